@@ -1,0 +1,1 @@
+"""The loop-nest IR: nodes, text, verification, simplification and the reference interpreter."""
