@@ -1,0 +1,1 @@
+"""From a scheduled nest to code: named lowering stages, then LLVM."""

@@ -1,0 +1,1 @@
+"""The lowering stages, each from IR to IR, verifiable and interpretable."""

@@ -1,0 +1,1 @@
+"""Networks: import, operators, passes, memory plan and the executor."""

@@ -1,0 +1,1 @@
+"""Running compiled code: arrays at the boundary, modules, threads, the compile cache, timing."""

@@ -1,0 +1,1 @@
+"""Checked rewrites of loop nests: steps, states, traces and the public Schedule."""

@@ -1,0 +1,1 @@
+"""The primitives: one file and one Step each."""

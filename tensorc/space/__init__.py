@@ -1,0 +1,1 @@
+"""Spaces of schedules: templates with choices, and the drivers that resolve them."""

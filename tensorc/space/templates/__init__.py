@@ -1,0 +1,1 @@
+"""The templates: one file a rule, pure generators over frozen facts."""

@@ -1,0 +1,1 @@
+"""Hypothesis strategies for programs and schedules, and the differential oracle."""

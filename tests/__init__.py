@@ -1,0 +1,1 @@
+"""The tests, in one folder a layer; what they share lies here."""
