@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
+from collections.abc import Callable
 from enum import Enum
 
 Scalar = bool | int | float
@@ -157,7 +158,7 @@ def _round_bf16(value: float) -> float:
     return result if abs(result) < 2.0**128 else math.copysign(math.inf, value)
 
 
-_ROUND = {
+_ROUND: dict[DType, Callable[[float], float]] = {
     DType.F16: _round_f16,
     DType.BF16: _round_bf16,
     DType.F32: _round_f32,
