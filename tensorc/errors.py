@@ -59,6 +59,17 @@ class ArgumentError(TensorcError, ValueError):
         super().__init__(f"argument `{argument}`: {reason}")
 
 
+class ExpressionError(TensorcError, TypeError):
+    """An expression that has no meaning: dtypes that do not mix, or a use as a Python value.
+
+    `dtypes` are those that do not fit, when that is the reason.
+    """
+
+    def __init__(self, message: str, dtypes: tuple[Any, ...] = ()):
+        self.dtypes = dtypes
+        super().__init__(message)
+
+
 class TargetError(TensorcError, ValueError):
     """A target that cannot be understood or that this machine cannot run."""
 
