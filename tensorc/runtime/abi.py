@@ -20,7 +20,10 @@ import numpy as np
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
+from tensorc.ir.grammar import name_text
+from tensorc.ir.interp.scalars import floordiv, floormod, truncdiv, truncmod
 from tensorc.ir.nodes import Binary, Buffer, Const, Expr, Func, Param, Select, Unary, Var
+from tensorc.ir.print import print_expr
 from tensorc.ir.walk import nodes
 
 # f16 and bf16 scalars travel as their bits: C has no portable type for either.
@@ -43,10 +46,7 @@ _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
     "ge": ">=", "and": "and", "or": "or",
 }  # fmt: skip
-_CALLS = {
-    "min": "min", "max": "max", "floordiv": "floordiv", "floormod": "floormod",
-    "truncdiv": "truncdiv", "truncmod": "truncmod",
-}  # fmt: skip
+_CALLS = frozenset({"min", "max", "floordiv", "floormod", "truncdiv", "truncmod"})
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Signature:
         return ctypes.CFUNCTYPE(ctypes.c_int32, *self.argument_types)(address)
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(described(param) for param in self.params)})"
+        return f"{name_text(self.name)}({', '.join(described(param) for param in self.params)})"
 
 
 def writes(param: Param) -> bool:
@@ -103,10 +103,15 @@ def writes(param: Param) -> bool:
 
 def described(param: Param) -> str:
     """A parameter for people: `A: f32[1024, N]`, with its mode unless it is only read."""
-    value, mode = param.value, "" if param.mode in ("in", "const") else f"{param.mode} "
+    value, name = param.value, name_text(param.name)
     if isinstance(value, Var):
-        return f"{value.name}: {value.dtype}"
-    return f"{value.name}: {mode}{value.dtype}[{', '.join(map(text_of, value.shape))}]"
+        return f"{name}: {value.dtype}"
+    mode = f"{param.mode} " if writes(param) else ""
+    return f"{name}: {mode}{value.dtype}[{shape_text(value)}]"
+
+
+def shape_text(buffer: Buffer) -> str:
+    return ", ".join(print_expr(extent, DType.INDEX) for extent in buffer.shape)
 
 
 def symbols(extent: Expr) -> tuple[str, ...]:
@@ -119,48 +124,27 @@ def alignment_of(buffer: Buffer) -> int:
     return max(buffer.alignment or 1, buffer.dtype.bytes)
 
 
-def text_of(expr: Expr, names: Mapping[str, str] | None = None, outer: bool = True) -> str:
-    """A dimension as a Python expression, with variables renamed by `names`.
+def python_of(extent: Expr, names: Mapping[str, str]) -> str:
+    """A dimension as Python source, with its variables called by `names`.
 
     Raises:
         TypeError: an expression that no dimension can be.
     """
-
-    def inner(e: Expr) -> str:
-        return text_of(e, names, outer=False)
-
-    match expr:
+    match extent:
         case Const(value=value):
             return repr(value)
         case Var(name=name):
-            return names[name] if names is not None else name
+            return names[name]
         case Binary(op=op, a=a, b=b) if op in _CALLS:
-            return f"{_CALLS[op]}({inner(a)}, {inner(b)})"
+            return f"{op}({python_of(a, names)}, {python_of(b, names)})"
         case Binary(op=op, a=a, b=b) if op in _INFIX:
-            text = f"{inner(a)} {_INFIX[op]} {inner(b)}"
+            return f"({python_of(a, names)} {_INFIX[op]} {python_of(b, names)})"
         case Unary(op="neg", a=a):
-            text = f"-{inner(a)}"
+            return f"(-{python_of(a, names)})"
         case Select(condition=condition, a=a, b=b):
-            text = f"{inner(a)} if {inner(condition)} else {inner(b)}"
-        case _:
-            raise TypeError(f"not the extent of a dimension: {expr!r}")
-    return text if outer else f"({text})"
-
-
-def floordiv(a: int, b: int) -> int:
-    return a // b if b else 0
-
-
-def floormod(a: int, b: int) -> int:
-    return a % b if b else a
-
-
-def truncdiv(a: int, b: int) -> int:
-    return (abs(a) // abs(b)) * (-1 if (a < 0) != (b < 0) else 1) if b else 0
-
-
-def truncmod(a: int, b: int) -> int:
-    return a - b * truncdiv(a, b) if b else a
+            test = python_of(condition, names)
+            return f"({python_of(a, names)} if {test} else {python_of(b, names)})"
+    raise TypeError(f"not the extent of a dimension: {extent!r}")
 
 
 # What the text of a dimension may call.
@@ -181,7 +165,7 @@ def _extent(extent: Expr, sizes: Mapping[str, int]) -> int:
         case Var(name=name):
             return sizes[name]
     names = {name: f"sizes[{name!r}]" for name in symbols(extent)}
-    return int(eval(text_of(extent, names), {**DIVISIONS, "sizes": sizes}))
+    return int(eval(python_of(extent, names), {**DIVISIONS, "sizes": sizes}))
 
 
 def scalar(param: Var, value: object) -> int | float:

@@ -8,11 +8,12 @@ NumPy array goes through a path of its own, everything else through `array.view`
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import linecache
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations, count
+from itertools import combinations
 from typing import NoReturn
 
 import numpy as np
@@ -26,9 +27,10 @@ from tensorc.runtime.abi import (
     alignment_of,
     described,
     extents,
+    python_of,
     scalar,
+    shape_text,
     symbols,
-    text_of,
     writes,
 )
 from tensorc.runtime.array import (
@@ -44,7 +46,6 @@ Call = Callable[..., None]
 # Beyond this many steps of numpy.shares_memory two interleaved arrays count as overlapping.
 OVERLAP_WORK = 100_000
 _FLOAT_LIMIT = {DType.F32: 3.4028234663852886e38, DType.F64: math.inf}
-_serial = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,9 @@ def make_entry(signature: Signature) -> Entry:
             if d.is_data and d is not DType.BF16
         },
     }
-    file = f"<entry {next(_serial)} of {signature.name}>"
-    # Known to linecache, the generated lines show in tracebacks and in the debugger.
+    # Known to linecache, the generated lines show in tracebacks and in the debugger. Equal sources
+    # share a name, so that ten thousand kernels of one signature leave one entry behind.
+    file = f"<tensorc entry {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), scope)
     bind: Callable[..., Call] = scope["bind"]  # type: ignore[assignment]
@@ -173,7 +175,7 @@ def _size_lines(signature: Signature, names: Mapping[str, str]) -> Iterator[str]
     yield "# shapes, strides, alignment"
     bindings = ", ".join(f"{name!r}: {local}" for name, local in names.items())
     for k, buffer in signature.buffers:
-        dimensions = [text_of(extent, names) for extent in buffer.shape]
+        dimensions = [python_of(extent, names) for extent in buffer.shape]
         shape = "(" + "".join(f"{d}, " for d in dimensions).rstrip() + ")"
         yield f"if s{k} != {shape}:"
         yield f"    refuse.shape({k}, s{k}, {{{bindings}}})"
@@ -359,4 +361,4 @@ class _Place:
 
 
 def _shape_text(buffer: Buffer) -> str:
-    return f"({', '.join(map(text_of, buffer.shape))}{',' if len(buffer.shape) == 1 else ''})"
+    return f"({shape_text(buffer)}{',' if len(buffer.shape) == 1 else ''})"
