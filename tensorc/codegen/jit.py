@@ -59,7 +59,8 @@ class LoadedObject:
             self._tracker = builder.link(_session(), self._library)
         except RuntimeError as error:
             raise CompileError(f"the object file cannot be linked: {error}") from None
-        self._addresses: dict[str, int] = {}
+        # A lookup's answer unloads the library when it is dropped, so each is kept.
+        self._found: dict[str, Any] = {}
 
     @staticmethod
     def _check(data: bytes, symbols: Mapping[str, int]) -> tuple[str, ...]:
@@ -81,13 +82,14 @@ class LoadedObject:
         Raises:
             CompileError: the object defines no such symbol.
         """
-        if symbol not in self._addresses:
+        if symbol not in self._found:
             try:
-                self._addresses[symbol] = _session().lookup(self._library, symbol)[symbol]
+                self._found[symbol] = _session().lookup(self._library, symbol)
             except RuntimeError as error:
                 legal = f"; it defines {', '.join(self._defined)}" if self._defined else ""
                 raise CompileError(f"no symbol {symbol!r} in the object{legal} ({error})") from None
-        return self._addresses[symbol]
+        address: int = self._found[symbol][symbol]
+        return address
 
 
 def load_object(data: bytes, symbols: Mapping[str, int] = _NO_SYMBOLS) -> LoadedObject:

@@ -1,0 +1,434 @@
+"""The thread pool's native part, as LLVM text.
+
+The protocol. One word, `state`, holds everything that decides who may touch a region's variables:
+
+    bit 0         open: the region accepts workers
+    bits 1..15    running: workers inside it, the caller not counted
+    bits 16..31   epoch: the number of regions opened so far, modulo 65536
+
+* The caller takes `busy`, writes the region's variables, opens it by one addition to `state`, wakes
+  sleepers, and works on the region as worker 0.
+* A worker joins by a compare-and-swap that adds 1 to `running` of an open state; the sum is its
+  index. It leaves by a subtraction. So a region has left nothing behind once it is closed and
+  `running` is 0, and a worker that comes late, or never, holds nobody up.
+* Indices of the loop are taken from `next` one at a time. A worker leaves only when none is left,
+  which makes its own index safe to give to a later one: that one finds nothing to run.
+* After a failure no further index is handed out. All below the failing one were handed out before
+  and are run, so the lowest failing index, which is the one reported, does not depend on timing.
+* Whoever waits spins for a bounded time and then sleeps on the word that will change. It offers its
+  processor to others now and then: the thread it waits for may need just that one. `sleeping` and
+  `waiting` tell the other side that a system call is needed; each is written before the word is
+  read, and read after the word is written, both sequentially consistent.
+
+A thread's own word (`thread_get`, `thread_set`) is 0, or the most workers it may use (its limit),
+with its worker index plus 1 in the upper half while it runs a region. A thread that has declared no
+limit runs alone: nobody knows how many workers its scratch memory is for.
+"""
+
+from __future__ import annotations
+
+from tensorc.codegen.hook import HOOK
+
+__all__ = ["pool_text", "system_symbols"]
+
+_PAUSE = {
+    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+}
+_FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+
+# Linux sleeps in the futex system call (operations 128 and 129: wait and wake, within a process).
+_FUTEX = """
+declare i64 @syscall(i64, ...)
+define internal void @wait(ptr %word, i32 %seen) nounwind {
+  call i64 (i64, ...) @syscall(i64 {number}, ptr %word, i32 128, i32 %seen, ptr null)
+  ret void
+}
+define internal void @wake(ptr %word, i32 %count) nounwind {
+  call i64 (i64, ...) @syscall(i64 {number}, ptr %word, i32 129, i32 %count)
+  ret void
+}
+"""
+# Elsewhere a sleeper looks again every half millisecond, and need not be woken.
+_NANOSLEEP = """
+@half_millisecond = internal constant [2 x i64] [i64 0, i64 500000]
+declare i32 @nanosleep(ptr, ptr)
+define internal void @wait(ptr %word, i32 %seen) nounwind {
+  call i32 @nanosleep(ptr @half_millisecond, ptr null)
+  ret void
+}
+define internal void @wake(ptr %word, i32 %count) nounwind {
+  ret void
+}
+"""
+_WINDOWS_SLEEP = """
+declare void @Sleep(i32)
+define internal void @wait(ptr %word, i32 %seen) nounwind {
+  call void @Sleep(i32 1)
+  ret void
+}
+define internal void @wake(ptr %word, i32 %count) nounwind {
+  ret void
+}
+"""
+# A key of POSIX has 4 or 8 bytes; as an argument both are one register.
+_THREAD_WORD = """
+declare ptr @{get}(i64)
+declare i32 @{set}(i64, ptr)
+define internal i64 @thread_get() nounwind {
+  %key = load i64, ptr @key
+  %value = call ptr @{get}(i64 %key)
+  %word = ptrtoint ptr %value to i64
+  ret i64 %word
+}
+define internal void @thread_set(i64 %word) nounwind {
+  %key = load i64, ptr @key
+  %value = inttoptr i64 %word to ptr
+  call i32 @{set}(i64 %key, ptr %value)
+  ret void
+}
+"""
+
+# One round of waiting; every 32nd (some microseconds) asks the system for other threads to run.
+_PAUSE_ROUND = """
+declare i32 @{yield}()
+define internal void @pause(i32 %round) nounwind {
+entry:
+  {pause}
+  %low = and i32 %round, 31
+  %due = icmp eq i32 %low, 31
+  br i1 %due, label %offer, label %exit
+offer:
+  call i32 @{yield}()
+  br label %exit
+exit:
+  ret void
+}
+"""
+
+# Every variable that threads race for has two cache lines: x86 fetches them in pairs.
+_VARIABLES = """
+@state = internal global [32 x i32] zeroinitializer, align 128
+@next = internal global [16 x i64] zeroinitializer, align 128
+@done = internal global [32 x i32] zeroinitializer, align 128
+@waiting = internal global [32 x i32] zeroinitializer, align 128
+@sleeping = internal global [32 x i32] zeroinitializer, align 128
+@busy = internal global [32 x i32] zeroinitializer, align 128
+@failure_lock = internal global [32 x i32] zeroinitializer, align 128
+@key = internal global i64 0, align 128
+@spins = internal global i32 0
+@threads = internal global i32 0
+@stopping = internal global i32 0
+@fn = internal global ptr null
+@ctx = internal global ptr null
+@n = internal global i64 0
+@participants = internal global i32 0
+@failed_index = internal global i64 0
+@failed_code = internal global i32 0
+"""
+
+_CONTROL = """
+define void @tensorc_pool_reset(i64 %key, i32 %spins) nounwind {
+  store i64 %key, ptr @key
+  store i32 %spins, ptr @spins
+  store i32 0, ptr @state
+  store i32 0, ptr @waiting
+  store i32 0, ptr @sleeping
+  store i32 0, ptr @busy
+  store i32 0, ptr @failure_lock
+  store i32 0, ptr @threads
+  store i32 0, ptr @stopping
+  call void @thread_set(i64 0)
+  ret void
+}
+define void @tensorc_pool_threads(i32 %count) nounwind {
+  store atomic i32 %count, ptr @threads seq_cst, align 4
+  ret void
+}
+define void @tensorc_pool_limit(i32 %workers) nounwind {
+  %word = zext i32 %workers to i64
+  call void @thread_set(i64 %word)
+  ret void
+}
+define void @tensorc_pool_stop() nounwind {
+  store atomic i32 0, ptr @threads seq_cst, align 4
+  store atomic i32 1, ptr @stopping seq_cst, align 4
+  %old = atomicrmw add ptr @state, i32 65536 seq_cst
+  call void @wake(ptr @state, i32 2147483647)
+  ret void
+}
+define void @tensorc_pool_spin(i32 %count) nounwind {
+entry:
+  br label %loop
+loop:
+  %i = phi i32 [0, %entry], [%next, %loop]
+  %word = load atomic i32, ptr @state acquire, align 4
+  call void @pause(i32 %i)
+  %next = add i32 %i, 1
+  %more = icmp ult i32 %next, %count
+  br i1 %more, label %loop, label %exit
+exit:
+  ret void
+}
+"""
+
+_REGION = """
+define internal void @fail(i64 %i, i32 %code) cold noinline nounwind {
+entry:
+  br label %lock
+lock:
+  %taken = cmpxchg ptr @failure_lock, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %taken, 1
+  br i1 %mine, label %locked, label %lock
+locked:
+  %lowest = load i64, ptr @failed_index
+  %lower = icmp slt i64 %i, %lowest
+  br i1 %lower, label %record, label %unlock
+record:
+  store i64 %i, ptr @failed_index
+  store i32 %code, ptr @failed_code
+  br label %unlock
+unlock:
+  store atomic i32 0, ptr @failure_lock release, align 4
+  %n = load i64, ptr @n
+  %old = atomicrmw umax ptr @next, i64 %n monotonic
+  ret void
+}
+define internal void @run(i32 %worker) nounwind {
+entry:
+  %fn = load ptr, ptr @fn
+  %ctx = load ptr, ptr @ctx
+  %n = load i64, ptr @n
+  br label %take
+take:
+  %i = atomicrmw add ptr @next, i64 1 acq_rel
+  %left = icmp slt i64 %i, %n
+  br i1 %left, label %call, label %exit
+call:
+  %code = call i32 %fn(ptr %ctx, i64 %i, i32 %worker)
+  %failed = icmp ne i32 %code, 0
+  br i1 %failed, label %failure, label %take
+failure:
+  call void @fail(i64 %i, i32 %code)
+  br label %take
+exit:
+  ret void
+}
+define internal i32 @serial(ptr %fn, ptr %ctx, i64 %n, i32 %worker) nounwind {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %continue]
+  %code = call i32 %fn(ptr %ctx, i64 %i, i32 %worker)
+  %failed = icmp ne i32 %code, 0
+  br i1 %failed, label %exit, label %continue
+continue:
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %exit
+exit:
+  ret i32 %code
+}
+"""
+
+_WORKER = """
+define void @tensorc_pool_worker() nounwind {
+entry:
+  br label %look
+look:
+  %spun = phi i32 [0, %entry], [%spun.next, %spin], [0, %woken], [0, %left]
+  %seen = phi i32 [0, %entry], [%seen, %spin], [%seen, %woken], [%epoch, %left]
+  %stop = load atomic i32, ptr @stopping monotonic, align 4
+  %stops = icmp ne i32 %stop, 0
+  br i1 %stops, label %exit, label %examine
+examine:
+  %now = load atomic i32, ptr @state seq_cst, align 4
+  %open.bit = and i32 %now, 1
+  %open = icmp ne i32 %open.bit, 0
+  %epoch = lshr i32 %now, 16
+  %new = icmp ne i32 %epoch, %seen
+  %joinable = and i1 %open, %new
+  br i1 %joinable, label %room, label %idle
+room:
+  %inside.bits = and i32 %now, 65534
+  %inside = lshr i32 %inside.bits, 1
+  %worker = add i32 %inside, 1
+  %places = load atomic i32, ptr @participants monotonic, align 4
+  %free = icmp slt i32 %worker, %places
+  br i1 %free, label %join, label %idle
+join:
+  %wanted = add i32 %now, 2
+  %swap = cmpxchg ptr @state, i32 %now, i32 %wanted acq_rel monotonic
+  %joined = extractvalue { i32, i1 } %swap, 1
+  br i1 %joined, label %inside.region, label %idle
+inside.region:
+  ; Epochs repeat: what was read before joining may belong to another region of this number.
+  %places.now = load atomic i32, ptr @participants monotonic, align 4
+  %counts = icmp slt i32 %worker, %places.now
+  br i1 %counts, label %work, label %leave
+work:
+  %worker.next = add i32 %worker, 1
+  %upper = zext i32 %worker.next to i64
+  %word = shl i64 %upper, 32
+  call void @thread_set(i64 %word)
+  call void @run(i32 %worker)
+  br label %leave
+leave:
+  %old = atomicrmw sub ptr @state, i32 2 seq_cst
+  %old.low = and i32 %old, 65535
+  %last = icmp eq i32 %old.low, 2
+  br i1 %last, label %report, label %left
+report:
+  %count = atomicrmw add ptr @done, i32 1 seq_cst
+  %sleeper = load atomic i32, ptr @waiting seq_cst, align 4
+  %asleep = icmp ne i32 %sleeper, 0
+  br i1 %asleep, label %rouse, label %left
+rouse:
+  call void @wake(ptr @done, i32 1)
+  br label %left
+left:
+  br label %look
+idle:
+  %spins = load i32, ptr @spins
+  %patient = icmp ult i32 %spun, %spins
+  br i1 %patient, label %spin, label %sleep
+spin:
+  call void @pause(i32 %spun)
+  %spun.next = add i32 %spun, 1
+  br label %look
+sleep:
+  %one.more = atomicrmw add ptr @sleeping, i32 1 seq_cst
+  call void @wait(ptr @state, i32 %now)
+  %one.less = atomicrmw sub ptr @sleeping, i32 1 seq_cst
+  br label %woken
+woken:
+  br label %look
+exit:
+  ret void
+}
+"""
+
+_HOOK_TEXT = """
+define i32 @{hook}(ptr %fn, ptr %ctx, i64 %n) {
+entry:
+  %any = icmp sgt i64 %n, 0
+  br i1 %any, label %who, label %nothing
+nothing:
+  ret i32 0
+who:
+  %word = call i64 @thread_get()
+  %upper = lshr i64 %word, 32
+  %worker.next = trunc i64 %upper to i32
+  %nested = icmp ne i32 %worker.next, 0
+  %worker = sub i32 %worker.next, 1
+  br i1 %nested, label %alone, label %size
+size:
+  %limit = and i64 %word, 4294967295
+  %threads = load atomic i32, ptr @threads acquire, align 4
+  %workers = add i32 %threads, 1
+  %workers.wide = zext i32 %workers to i64
+  %most = call i64 @llvm.umin.i64(i64 %limit, i64 %workers.wide)
+  %places.wide = call i64 @llvm.umin.i64(i64 %most, i64 %n)
+  %places = trunc i64 %places.wide to i32
+  %parallel = icmp ugt i32 %places, 1
+  br i1 %parallel, label %take, label %alone
+take:
+  %taken = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %taken, 1
+  br i1 %mine, label %open, label %alone
+alone:
+  %index = phi i32 [%worker, %who], [0, %size], [0, %take]
+  %alone.code = call i32 @serial(ptr %fn, ptr %ctx, i64 %n, i32 %index)
+  ret i32 %alone.code
+open:
+  store ptr %fn, ptr @fn
+  store ptr %ctx, ptr @ctx
+  store i64 %n, ptr @n
+  store atomic i32 %places, ptr @participants monotonic, align 4
+  store atomic i64 0, ptr @next monotonic, align 8
+  store i64 9223372036854775807, ptr @failed_index
+  store i32 0, ptr @failed_code
+  %inside.word = or i64 %limit, 4294967296
+  call void @thread_set(i64 %inside.word)
+  %before = atomicrmw add ptr @state, i32 65537 seq_cst
+  %sleepers = load atomic i32, ptr @sleeping seq_cst, align 4
+  %asleep = icmp ne i32 %sleepers, 0
+  br i1 %asleep, label %rouse, label %work
+rouse:
+  %others = sub i32 %places, 1
+  call void @wake(ptr @state, i32 %others)
+  br label %work
+work:
+  call void @run(i32 0)
+  %closed = atomicrmw sub ptr @state, i32 1 seq_cst
+  br label %look
+look:
+  %spun = phi i32 [0, %work], [%spun.next, %spin]
+  %now = load atomic i32, ptr @state acquire, align 4
+  %inside = and i32 %now, 65534
+  %empty = icmp eq i32 %inside, 0
+  br i1 %empty, label %finish, label %patience
+patience:
+  %spins = load i32, ptr @spins
+  %patient = icmp ult i32 %spun, %spins
+  br i1 %patient, label %spin, label %announce
+spin:
+  call void @pause(i32 %spun)
+  %spun.next = add i32 %spun, 1
+  br label %look
+announce:
+  store atomic i32 1, ptr @waiting seq_cst, align 4
+  br label %recheck
+recheck:
+  %count = load atomic i32, ptr @done seq_cst, align 4
+  %still = load atomic i32, ptr @state seq_cst, align 4
+  %still.inside = and i32 %still, 65534
+  %over = icmp eq i32 %still.inside, 0
+  br i1 %over, label %awake, label %sleep
+sleep:
+  call void @wait(ptr @done, i32 %count)
+  br label %recheck
+awake:
+  store atomic i32 0, ptr @waiting seq_cst, align 4
+  br label %finish
+finish:
+  call void @thread_set(i64 %limit)
+  %code = load i32, ptr @failed_code
+  store atomic i32 0, ptr @busy release, align 4
+  ret i32 %code
+}
+declare i64 @llvm.umin.i64(i64, i64)
+"""
+
+
+def system_symbols(architecture: str, system: str) -> tuple[str, str, str, str]:
+    """The C functions that the text calls: to sleep, to yield, to get and set a thread's word."""
+    if system == "Windows":
+        return ("Sleep", "SwitchToThread", "TlsGetValue", "TlsSetValue")
+    sleeper = "syscall" if system == "Linux" and architecture in _FUTEX_NUMBER else "nanosleep"
+    return (sleeper, "sched_yield", "pthread_getspecific", "pthread_setspecific")
+
+
+def pool_text(architecture: str, system: str) -> str:
+    """The module for an architecture of `Target` and a system of `platform.system()`.
+
+    It defines the hook and `tensorc_pool_` reset, threads, limit, stop, spin and worker.
+    """
+    sleeper, offer, get, put = system_symbols(architecture, system)
+    sleep = {"syscall": _FUTEX, "nanosleep": _NANOSLEEP, "Sleep": _WINDOWS_SLEEP}[sleeper]
+    declaration, pause = _PAUSE.get(architecture, ("", ""))
+    names = {
+        "number": str(_FUTEX_NUMBER.get(architecture)),
+        "yield": offer,
+        "get": get,
+        "set": put,
+        "hook": HOOK,
+        "pause": pause,
+    }
+    text = "".join(
+        (declaration, sleep, _THREAD_WORD, _PAUSE_ROUND, _VARIABLES, _CONTROL, _REGION, _WORKER)
+    )
+    text += _HOOK_TEXT
+    for name, value in names.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
