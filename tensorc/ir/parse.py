@@ -296,8 +296,9 @@ class Parser(DeclarationParser):
             return Store(label, buffer, indices, self.typed(buffer.dtype), span)
         if token.text == "-=":
             self.check_reduction(token, "sum", (buffer,))
-            value: Expr = Unary("neg", self.typed(buffer.dtype))
-            return Reduce(label, "sum", (buffer,), indices, (value,), span)
+            value = self.terms.opposite(token, self.expression())
+            expr = self.terms.settle(value, buffer.dtype)
+            return Reduce(label, "sum", (buffer,), indices, (expr,), span)
         if token.text in grammar.REDUCTION_OF:
             op = grammar.REDUCTION_OF[token.text]
             self.check_reduction(token, op, (buffer,))

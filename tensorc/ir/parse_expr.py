@@ -214,8 +214,8 @@ class ExpressionParser:
             return operand
         if token.text == "~":
             return self.terms.unary("not", token, operand)
-        if literal and operand.number is not None:
-            return self.terms.negative(token, operand)
+        if literal:
+            return self.terms.opposite(token, operand)
         return self.terms.unary("neg", token, operand)
 
     def power(self) -> Term:
@@ -297,18 +297,18 @@ class ExpressionParser:
     def access(self) -> Term:
         token = self.token
         buffer, indices = self.element()
-        if self.unreadable:
-            raise self.error(
-                token,
-                f"{self.unreadable} reads no buffer, only loop variables, sizes "
-                "and scalar parameters",
-            )
         return self.terms.known(token, Load(buffer, indices))
 
     def element(self) -> tuple[Buffer, tuple[Expr, ...]]:
         """An access: its buffer and as many indices as that has dimensions."""
         token = self.name("a buffer")
         buffer = self.buffer(token)
+        if self.unreadable:
+            raise self.error(
+                token,
+                f"{self.unreadable} reads no buffer, only loop variables, sizes "
+                "and scalar parameters",
+            )
         self.expect("[")
         indices: list[Expr] = []
         if self.at("(") and self.ahead(")") and self.ahead("]", 2):

@@ -101,6 +101,10 @@ class Terms:
             whole=a.whole,
         )
 
+    def opposite(self, token: Token, a: Term) -> Term:
+        """-a, a literal when `a` is one."""
+        return self.unary("neg", token, a) if a.number is None else self.negative(token, a)
+
     def negative(self, token: Token, a: Term) -> Term:
         """The literal with a sign before it."""
         assert a.number is not None
