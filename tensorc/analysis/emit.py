@@ -1,0 +1,104 @@
+"""From integer sets back to the IR: conditions and bounds that a statement can stand under."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import islpy as isl
+
+from tensorc.analysis.affine import NotAffineError
+from tensorc.dtype import DType
+from tensorc.ir.arith import FALSE, TRUE, add, both, floordiv, floormod, index, mul, sub
+from tensorc.ir.nodes import Binary, BinaryOp, Const, Expr, Select, Var
+
+
+def condition_of(
+    domain: isl.Set, context: isl.Set, dims: Sequence[Expr], symbols: Mapping[str, str]
+) -> Expr:
+    """A condition on `dims` that holds, within `context`, exactly on `domain`.
+
+    Both sets live in one space, whose dimensions stand for the expressions `dims` and whose
+    parameters for the sizes in `symbols` (size name -> isl's name). Raises NotAffineError when the
+    set has no quantifier-free form.
+    """
+    simplified = domain.gist(context).coalesce()
+    if context.is_subset(domain):
+        return TRUE
+    if simplified.is_empty():
+        return FALSE
+    opened, names = _as_parameters(simplified, dims)
+    names |= {isl_name: Var(name) for name, isl_name in symbols.items()}
+    build = isl.AstBuild.from_context(isl.Set("{ : }"))
+    return _Reader(names).condition(build.expr_from_set(opened))
+
+
+def _as_parameters(domain: isl.Set, dims: Sequence[Expr]) -> tuple[isl.Set, dict[str, Expr]]:
+    """The set with its dimensions turned into parameters d0, d1, ... and what those stand for."""
+    names: dict[str, Expr] = {}
+    domain = domain.reset_tuple_id() if domain.has_tuple_id() else domain
+    count = domain.dim(isl.dim_type.set)
+    have = domain.dim(isl.dim_type.param)
+    domain = domain.move_dims(isl.dim_type.param, have, isl.dim_type.set, 0, count)
+    for n in range(count):
+        domain = domain.set_dim_name(isl.dim_type.param, have + n, f"d{n}")
+        names[f"d{n}"] = dims[n]
+    return domain.params(), names
+
+
+class _Reader:
+    """Reads isl's AST expressions into ours."""
+
+    def __init__(self, names: Mapping[str, Expr]):
+        self.names = names
+
+    def value(self, expr: isl.AstExpr) -> Expr:
+        kind = expr.get_type()
+        if kind == isl.ast_expr_type.int:
+            return index(expr.get_val().get_num_si())
+        if kind == isl.ast_expr_type.id:
+            return self.names[expr.get_id().get_name()]
+        op = expr.get_op_type()
+        a = [expr.get_op_arg(n) for n in range(expr.get_op_n_arg())]
+        t = isl.ast_expr_op_type
+        if op in (t.add, t.sub, t.mul):
+            fold = {t.add: add, t.sub: sub, t.mul: mul}[op]
+            return fold(self.value(a[0]), self.value(a[1]))
+        if op == t.minus:
+            return sub(index(0), self.value(a[0]))
+        if op in (t.fdiv_q, t.pdiv_q, t.div):
+            return floordiv(self.value(a[0]), self.value(a[1]))
+        if op in (t.pdiv_r, t.zdiv_r):
+            return floormod(self.value(a[0]), self.value(a[1]))
+        if op in (t.min, t.max):
+            name: BinaryOp = "min" if op == t.min else "max"
+            total = self.value(a[0])
+            for part in a[1:]:
+                total = Binary(name, total, self.value(part))
+            return total
+        if op in (t.cond, t.select):
+            return Select(self.condition(a[0]), self.value(a[1]), self.value(a[2]))
+        raise NotAffineError(Const(0, DType.INDEX))
+
+    def condition(self, expr: isl.AstExpr) -> Expr:
+        if expr.get_type() == isl.ast_expr_type.int:
+            return TRUE if expr.get_val().get_num_si() else FALSE
+        op = expr.get_op_type()
+        a = [expr.get_op_arg(n) for n in range(expr.get_op_n_arg())]
+        t = isl.ast_expr_op_type
+        if op in (t.and_, t.and_then):
+            result: Expr = TRUE
+            for part in a:
+                result = both(result, self.condition(part))
+            return result
+        if op in (t.or_, t.or_else):
+            parts = [self.condition(part) for part in a]
+            result = parts[0]
+            for part in parts[1:]:
+                result = Binary("or", result, part)
+            return result
+        comparison: dict[object, BinaryOp] = {
+            t.eq: "eq", t.le: "le", t.lt: "lt", t.ge: "ge", t.gt: "gt",
+        }  # fmt: skip
+        if op in comparison:
+            return Binary(comparison[op], self.value(a[0]), self.value(a[1]))
+        raise NotAffineError(Const(0, DType.INDEX))

@@ -1,0 +1,122 @@
+"""Concrete evidence out of isl relations: the smallest point, in the program's own names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import islpy as isl
+
+from tensorc.analysis.affine import Model
+from tensorc.analysis.deps import Dependence
+from tensorc.analysis.effects import Access, Statement
+from tensorc.analysis.violation import Witness
+from tensorc.ir.nodes import Binary, Cast, Const, Expr, Select, Unary, Var
+
+
+def evaluate(expr: Expr, values: Mapping[str, int]) -> int | None:
+    """The value of an index or bool expression; None when it reads data or an unknown variable."""
+    match expr:
+        case Const(value=value):
+            return int(value)
+        case Var(name=name):
+            return values.get(name)
+        case Unary(op=op, a=a):
+            operand = evaluate(a, values)
+            if operand is None or op not in ("neg", "not"):
+                return None
+            return -operand if op == "neg" else int(not operand)
+        case Cast(a=a):
+            return None
+        case Select(condition=c, a=a, b=b):
+            chosen = evaluate(c, values)
+            return None if chosen is None else evaluate(a if chosen else b, values)
+        case Binary(op=op, a=a, b=b):
+            left, right = evaluate(a, values), evaluate(b, values)
+            if left is None or right is None or op not in _BINARY:
+                return None
+            return int(_BINARY[op](left, right))
+    return None
+
+
+_BINARY = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "floormod": lambda a, b: a % b if b else a,
+    "min": min,
+    "max": max,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "and": lambda a, b: bool(a) and bool(b),
+    "or": lambda a, b: bool(a) or bool(b),
+}
+
+
+def smallest_point(relation: isl.Map) -> tuple[list[int], list[int], list[int]]:
+    """(sizes, source vector, sink vector) of the lexicographically least pair of a relation.
+
+    The sizes count first, so that the witness is a small program.
+    """
+    parameters = relation.dim(isl.dim_type.param)
+    inputs, outputs = relation.dim(isl.dim_type.in_), relation.dim(isl.dim_type.out)
+    open_map = relation.move_dims(isl.dim_type.in_, 0, isl.dim_type.param, 0, parameters)
+    points = open_map.wrap().flatten()
+    point = points.lexmin().sample_point()
+    values = [
+        point.get_coordinate_val(isl.dim_type.set, n).get_num_si()
+        for n in range(parameters + inputs + outputs)
+    ]
+    return (
+        values[:parameters],
+        values[parameters : parameters + inputs],
+        values[parameters + inputs :],
+    )
+
+
+def vector_text(vector: tuple[tuple[str, int], ...]) -> str:
+    return "(" + ", ".join(f"{name}={value}" for name, value in vector) + ")"
+
+
+def element_text(access: Access, values: Mapping[str, int]) -> tuple[str, tuple[int, ...]]:
+    """The element that an access touches, e.g. ("A[1, 1]", (1, 1)); `?` for what is not affine."""
+    found = [evaluate(i, values) for i in access.indices]
+    inside = ", ".join("?" if v is None else str(v) for v in found)
+    return f"{access.buffer.name}[{inside}]", tuple(-1 if v is None else v for v in found)
+
+
+_VERBS = {"read": "reads", "write": "writes", "reduce": "reduces into"}
+
+
+def dependence_witness(
+    program: Model, dependence: Dependence, bad: isl.Map, consequence: str
+) -> Witness:
+    """A witness out of `bad`, a non-empty part of the dependence's relation."""
+    order = {bad.get_dim_name(isl.dim_type.param, n): n for n in range(len(program.symbols))}
+    found, first, second = smallest_point(bad)
+    sizes = tuple((name, found[order[p]]) for name, p in program.symbols.items())
+    source = _vector(dependence.source, first)
+    sink = _vector(dependence.sink, second)
+    known = dict(sizes)
+    element, indices = element_text(dependence.source_access, known | dict(source))
+    other, _ = element_text(dependence.sink_access, known | dict(sink))
+    given = f" ({', '.join(f'{n}={v}' for n, v in sizes)})" if sizes else ""
+    text = (
+        f"witness{given}: {vector_text(source)} {_VERBS[dependence.source_access.kind]} {element}; "
+        f"{vector_text(sink)} {_VERBS[dependence.sink_access.kind]} {other}; {consequence}"
+    )
+    return Witness(
+        sizes,
+        (dependence.source.name, source),
+        (dependence.sink.name, sink),
+        (dependence.buffer, indices),
+        text,
+    )
+
+
+def _vector(stmt: Statement, values: list[int]) -> tuple[tuple[str, int], ...]:
+    return tuple(zip(stmt.loop_names, values, strict=True))

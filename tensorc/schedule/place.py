@@ -1,0 +1,58 @@
+"""Where a copy goes: the part of a loop's body that holds a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tensorc.analysis.effects import Statement, statements
+from tensorc.ir.nodes import Alloc, For, Func, Seq, Stmt
+from tensorc.ir.walk import Path, replace
+from tensorc.schedule.rewrite import stmt_at
+from tensorc.schedule.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The subtree at `path`, and the loops around it (the fixed loops of its regions)."""
+
+    path: Path
+    around: tuple[For, ...]
+
+    @property
+    def depth(self) -> int:
+        return len(self.around)
+
+    def inner(self, stmt: Statement) -> tuple[For, ...]:
+        """The loops of a statement of the subtree that lie inside it."""
+        return stmt.loops[self.depth :]
+
+    def inside(self, func: Func) -> list[Statement]:
+        """The statements of the subtree."""
+        return [s for s in statements(func) if s.path[: len(self.path)] == self.path]
+
+
+def find_place(state: State, stmt: Statement, at: str | None) -> Place:
+    """The innermost part of loop `at`'s body around a statement, below sequences and allocations.
+
+    With `at=None` the part begins at the statement's outermost loop, or at the statement.
+    """
+    depth = 0 if at is None else stmt.loop_names.index(at) + 1
+    path: Path = ("body",) if at is None else (*state.loop(at).path, "body")
+    node = stmt_at(state.func, path)
+    while isinstance(node, Seq | Alloc):
+        step = stmt.path[len(path) : len(path) + (2 if isinstance(node, Seq) else 1)]
+        path = (*path, *step)
+        node = stmt_at(state.func, path)
+    return Place(path, stmt.loops[:depth])
+
+
+def place_stmt(func: Func, place: Place) -> Stmt:
+    return stmt_at(func, place.path)
+
+
+def copy_nest(loops: Sequence[For], body: Stmt) -> Stmt:
+    """Loops around a copy statement."""
+    for loop in reversed(loops):
+        body = replace(loop, body=body)
+    return body

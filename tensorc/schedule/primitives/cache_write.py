@@ -1,0 +1,239 @@
+"""cache_write: a statement computes into a local buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tensorc.analysis import region
+from tensorc.analysis.affine import NotAffineError, TooComplexError
+from tensorc.analysis.effects import Statement, statements
+from tensorc.analysis.legality import too_complex
+from tensorc.analysis.region import Box, Touch
+from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
+from tensorc.ir.arith import add, constant, index
+from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Load, Node, Reduce, Stmt, Store, Var
+from tensorc.ir.walk import nodes, replace, rewrite, seq, written
+from tensorc.schedule.place import Place, copy_nest, find_place, place_stmt
+from tensorc.schedule.primitives.cache_read import SCOPES
+from tensorc.schedule.rewrite import put, wrap_if
+from tensorc.schedule.state import State, buffers
+from tensorc.schedule.step import Step, check_loops, check_statements
+
+
+@dataclass(frozen=True, slots=True)
+class CacheWrite(Step):
+    """Let the part of loop `at`'s body that holds a statement work on a local copy of what it writes.
+
+    Elements that are read before they are written are copied in first, elements that are written
+    are copied out last, and every access of that part to the buffer goes to the copy. A reduction
+    over several buffers gets a copy of each.
+
+    rewrite:
+        for i in range(4):
+            for k in range(8):
+                C[i] += A[i, k]
+      cache_write("C", at="i")
+        for i in range(4):
+            C.acc = alloc("f32", 1)
+            for d0.in in range(1):
+                C.acc.in: C.acc[d0.in] = C[i + d0.in]
+            for k in range(8):
+                C: C.acc[0] += A[i, k]
+            for d0.out in range(1):
+                C.acc.out: C[i + d0.out] = C.acc[d0.out]
+
+    legal when:
+        the statement and the loop exist (REF001, REF002, REF003); the loop encloses it (STR002)
+        the scope is known (ARG001); a register copy has a constant size that fits the target's
+        vector registers (STR004, TGT001) and no parallel loop inside (STR003)
+        which elements are read and written can be told exactly (UNS001, UNS003)
+    The copy holds, at every access, what the buffer would hold; the copies touch only elements that
+    the part touches.
+    """
+
+    primitive: ClassVar[str] = "cache_write"
+    statement: str
+    at: str | None = None
+    scope: str = "global"
+
+    @classmethod
+    def choices(cls, state: State) -> Iterator[Step]:
+        for stmt in statements(state.func):
+            for at in (*reversed(stmt.loop_names), None):
+                for scope in ("global", "register"):
+                    yield cls(stmt.name, at, scope)
+
+    def check(self, state: State) -> Iterator[Violation]:
+        missing = list(check_statements(state, self.statement))
+        missing += check_loops(state, *(() if self.at is None else (self.at,)))
+        if self.scope not in SCOPES:
+            missing.append(malformed("ARG001", f"there is no scope {self.scope!r}"))
+        yield from missing
+        if missing:
+            return
+        stmt = self._statement(state)
+        if self.at is not None and self.at not in stmt.loop_names:
+            path = state.loop(self.at).path
+            yield malformed("STR002", f"`{self.at}` does not enclose `{stmt.name}`", path)
+            return
+        broken = list(self._registers(state))
+        yield from broken
+        if not broken:
+            yield from self._regions(state)
+
+    def _registers(self, state: State) -> Iterator[Violation]:
+        if self.scope != "register":
+            return
+        place, bits = self._place(state), 0
+        for buffer in self._buffers(state):
+            size = buffer.dtype.bits
+            for extent in self._box(state).extents:
+                value = constant(extent)
+                if value is None:
+                    reason = f"the copy of `{buffer.name}` has no constant size"
+                    yield malformed("STR004", f"no registers: {reason}", place.path)
+                    return
+                size *= value
+            bits += size
+        available = state.target.vector_registers * state.target.vector_bits
+        if bits > available:
+            reason = f"the copies take {bits} bits, the vector registers hold {available}"
+            yield malformed("TGT001", f"no registers: {reason}", place.path)
+        for loop in nodes(place_stmt(state.func, place), For):
+            if loop.kind == "parallel":
+                path = state.loop(loop.var.name).path
+                yield malformed("STR003", f"no registers: `{loop.var.name}` is parallel", path)
+
+    def _regions(self, state: State) -> Iterator[Violation]:
+        place = self._place(state)
+        mark = Mark(self._statement(state).path)
+        try:
+            for buffer in self._buffers(state):
+                chosen = region.touches(place.inside(state.func), buffer.name)
+                if not region.touched(state.func, chosen, place.depth)[1]:
+                    reason = f"accesses to `{buffer.name}` are not affine"
+                    yield unsupported("UNS001", f"undecided: {reason}", mark.path)
+                    return
+            box = self._box(state)
+            for name, copy in self._locals(state, box).items():
+                self._copies(state, place, buffers(state.func)[name], copy, box)
+        except NotAffineError:
+            reason = "the copied elements have no guard that can be written"
+            yield unsupported("UNS003", reason, mark.path)
+        except TooComplexError:
+            yield too_complex(mark)
+
+    def apply(self, state: State) -> State:
+        place, box = self._place(state), self._box(state)
+        inside = place_stmt(state.func, place)
+        local = self._locals(state, box)
+        before: list[Stmt] = []
+        after: list[Stmt] = []
+        for name, copy in local.items():
+            copy_in, copy_out = self._copies(state, place, buffers(state.func)[name], copy, box)
+            before += copy_in
+            after += copy_out
+        inside = seq(*before, _redirect(inside, local, box), *after)
+        for copy in reversed(local.values()):
+            inside = Alloc(copy, inside)
+        return state.with_func(put(state.func, place.path, inside))
+
+    def _copies(
+        self, state: State, place: Place, buffer: Buffer, local: Buffer, box: Box
+    ) -> tuple[list[Stmt], list[Stmt]]:
+        """The copy-in and copy-out nests, each a list of none or one."""
+        chosen = region.touches(place.inside(state.func), buffer.name)
+        copies: list[list[Stmt]] = []
+        for way in ("in", "out"):
+            dims = tuple(state.fresh(f"d{n}.{way}") for n in range(len(buffer.shape)))
+            condition = self._condition(state, place, chosen, box, dims, way)
+            if condition is None:
+                copies.append([])
+                continue
+            here = tuple(Var(d) for d in dims)
+            there = tuple(add(c, d) for c, d in zip(box.corner, here, strict=True))
+            label = state.fresh(f"{local.name}.{way}")
+            copy = (
+                Store(label, local, here, Load(buffer, there))
+                if way == "in"
+                else Store(label, buffer, there, Load(local, here))
+            )
+            loops = [For(d, index(0), e, seq()) for d, e in zip(here, box.extents, strict=True)]
+            copies.append([copy_nest(loops, wrap_if(condition, copy))])
+        return copies[0], copies[1]
+
+    def _condition(
+        self,
+        state: State,
+        place: Place,
+        chosen: Sequence[Touch],
+        box: Box,
+        dims: tuple[str, ...],
+        way: str,
+    ) -> Expr | None:
+        """When to copy an element in or out; None for never."""
+        here = [Var(d) for d in dims]
+        if len(chosen) == 1:
+            stmt, access = chosen[0][0], region.access(chosen[0])
+            if way == "in" and access.kind == "write":
+                return None
+            flat = region.flat_guard(stmt, access, place.depth, box, here)
+            if flat is not None:
+                return flat
+        if way == "in":
+            wanted, _ = region.read_before_written(state.func, chosen, place.depth)
+        else:
+            writes = [t for t in chosen if region.access(t).writes]
+            wanted, _ = region.touched(state.func, writes, place.depth)
+        if wanted is None or wanted.is_empty():
+            return None
+        return region.guard(state.func, wanted, place.around, box, here)
+
+    def _box(self, state: State) -> Box:
+        """One box for all the buffers, which a reduction touches at the same indices."""
+        place, group = self._place(state), self._buffers(state)
+        inside = place.inside(state.func)
+        chosen = [t for b in group for t in region.touches(inside, b.name)]
+        return region.box(group[0], chosen, [x.var.name for x in place.around])
+
+    def _locals(self, state: State, box: Box) -> dict[str, Buffer]:
+        names = zip(self._buffers(state), self.made(state), strict=True)
+        return {
+            b.name: Buffer(name, box.extents, b.dtype, self.scope)  # type: ignore[arg-type]
+            for b, name in names
+        }
+
+    def _buffers(self, state: State) -> tuple[Buffer, ...]:
+        now = buffers(state.func)
+        return tuple(now[b.name] for b in written(self._statement(state).node))
+
+    def _statement(self, state: State) -> Statement:
+        found = state.find_statement(self.statement)
+        assert found is not None
+        return found
+
+    def _place(self, state: State) -> Place:
+        return find_place(state, self._statement(state), self.at)
+
+    def made(self, state: State) -> tuple[str, ...]:
+        return tuple(state.fresh(f"{b.name}.acc") for b in self._buffers(state))
+
+
+def _redirect(stmt: Stmt, local: Mapping[str, Buffer], box: Box) -> Stmt:
+    """`stmt` with every access to a buffer of `local` made one to its copy, relative to the box."""
+
+    def change(found: Node) -> Node | None:
+        match found:
+            case Load(buffer=buffer, indices=indices) if buffer.name in local:
+                return Load(local[buffer.name], region.offset(indices, box))
+            case Store(buffer=buffer, indices=indices) if buffer.name in local:
+                moved = region.offset(indices, box)
+                return replace(found, buffer=local[buffer.name], indices=moved)
+            case Reduce(buffers=group, indices=indices) if any(b.name in local for b in group):
+                changed = tuple(local.get(b.name, b) for b in group)
+                return replace(found, buffers=changed, indices=region.offset(indices, box))
+        return None
+
+    return rewrite(stmt, change)

@@ -1,0 +1,88 @@
+"""fuse: two perfectly nested loops become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tensorc.analysis.violation import Violation, malformed
+from tensorc.ir.arith import add, constant, floordiv, floormod, index, maximum, mul
+from tensorc.ir.nodes import Expr, For, Var
+from tensorc.ir.walk import substitute, variables
+from tensorc.schedule.rewrite import loop, put
+from tensorc.schedule.state import Loop, State, loops
+from tensorc.schedule.step import Step, check_loops, check_serial
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse(Step):
+    """Fuse a loop with the one directly inside it into one loop over all pairs.
+
+    rewrite:
+        for i in range(4):
+            for j in range(8):
+                B[i, j] = A[i, j]
+      fuse("i", "j")
+        for i_j in range(32):
+            B[i_j // 8, i_j % 8] = A[i_j // 8, i_j % 8]
+
+    legal when:
+        both loops exist (REF001, REF002) and are serial (STR003)
+        `inner` is all there is in `outer` (STR001) and its bounds do not read it (STR006)
+    The instances keep their order. Over a symbolic inner extent the fused loop may run in
+    parallel, but its quotient and remainder are beyond isl, so few other steps apply to it.
+    """
+
+    primitive: ClassVar[str] = "fuse"
+    outer: str
+    inner: str
+
+    @classmethod
+    def choices(cls, state: State) -> Iterator[Step]:
+        for name, found in loops(state.func).items():
+            if isinstance(found.node.body, For):
+                yield cls(name, found.node.body.var.name)
+
+    def check(self, state: State) -> Iterator[Violation]:
+        missing = list(check_loops(state, self.outer, self.inner))
+        yield from missing
+        if missing:
+            return
+        outer, inner = state.loop(self.outer), state.loop(self.inner)
+        if outer.node.body is not inner.node:
+            reason = f"`{self.inner}` is not the only thing in `{self.outer}`"
+            yield malformed("STR001", f"cannot fuse: {reason}", outer.path, inner.path)
+        elif self.outer in variables(inner.node.begin) | variables(inner.node.end):
+            reason = f"the bounds of `{self.inner}` read `{self.outer}`"
+            yield malformed("STR006", f"cannot fuse: {reason}", outer.path, inner.path)
+        yield from check_serial(state, self.outer, self.inner)
+
+    def apply(self, state: State) -> State:
+        outer, inner = state.loop(self.outer), state.loop(self.inner)
+        (name,) = self.made(state)
+        rows, columns = _trips(outer), _trips(inner)
+        divisor = index(1) if constant(columns) == 0 else columns
+        values = {
+            self.outer: add(floordiv(Var(name), divisor), outer.node.begin),
+            self.inner: add(floormod(Var(name), divisor), inner.node.begin),
+        }
+        body = substitute(inner.node.body, values)
+        fused = loop(name, index(0), _product(rows, columns), body)
+        return state.with_func(put(state.func, outer.path, fused))
+
+    def forward(self, state: State, name: str) -> str | None:
+        return None if name in (self.outer, self.inner) else name
+
+    def made(self, state: State) -> tuple[str, ...]:
+        return (state.fresh(f"{self.outer}_{self.inner}"),)
+
+
+def _trips(found: Loop) -> Expr:
+    """The number of iterations, which is not negative even when the extent is."""
+    extent = found.extent
+    return extent if isinstance(extent, Var) else maximum(extent, index(0))
+
+
+def _product(a: Expr, b: Expr) -> Expr:
+    return mul(a, b)

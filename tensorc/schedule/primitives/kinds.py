@@ -1,0 +1,206 @@
+"""parallel, vectorize, unroll, annotate: how a loop is run, and notes on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tensorc.analysis.legality import concurrent, lockstep
+from tensorc.analysis.violation import Mark, Violation, malformed
+from tensorc.ir.nodes import For, LoopKind
+from tensorc.ir.walk import enclosing, nodes, replace
+from tensorc.schedule.rewrite import put
+from tensorc.schedule.state import State, loops
+from tensorc.schedule.step import Step, check_loops, check_serial
+
+LARGEST_VECTOR = 64
+UNROLL_LIMIT = 4096
+
+
+class _Kind(Step):
+    """What the three kinds share: one field, and the change of `kind`."""
+
+    __slots__ = ()
+    kind: ClassVar[LoopKind]
+    loop: str
+
+    @classmethod
+    def choices(cls, state: State) -> Iterator[Step]:
+        for name, found in loops(state.func).items():
+            if found.node.kind == "serial":
+                yield cls(name)  # type: ignore[call-arg]
+
+    def apply(self, state: State) -> State:
+        old = state.loop(self.loop)
+        return state.with_func(put(state.func, old.path, replace(old.node, kind=self.kind)))
+
+    def check(self, state: State) -> Iterator[Violation]:
+        missing = list(check_loops(state, self.loop))
+        yield from missing
+        if missing:
+            return
+        broken = [*check_serial(state, self.loop), *self._structure(state)]
+        yield from broken
+        if not broken:
+            yield from self._order(state)
+
+    def _structure(self, state: State) -> Iterator[Violation]:
+        return iter(())
+
+    def _order(self, state: State) -> Iterator[Violation]:
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel(_Kind):
+    """Run the iterations of a loop at the same time, on the threads of the pool.
+
+    rewrite:
+        for i in range(4):
+            B[i] = A[i]
+      parallel("i")
+        for i in parallel(4):
+            B[i] = A[i]
+
+    legal when:
+        the loop exists (REF001, REF002), is serial and not inside a vector (STR003)
+        no dependence, not even a reduction's own, connects two of its iterations (DEP001)
+    """
+
+    primitive: ClassVar[str] = "parallel"
+    kind: ClassVar[LoopKind] = "parallel"
+    loop: str
+
+    def _structure(self, state: State) -> Iterator[Violation]:
+        yield from _not_in_a_vector(state, self.loop)
+
+    def _order(self, state: State) -> Iterator[Violation]:
+        yield from concurrent(state.func, self.loop, Mark(state.loop(self.loop).path))
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorize(_Kind):
+    """Run the iterations of a loop as the lanes of a vector, statement by statement.
+
+    rewrite:
+        for i in range(8):
+            B[i] = A[i]
+      vectorize("i")
+        for i in vectorize(8):
+            B[i] = A[i]
+
+    legal when:
+        the loop exists (REF001, REF002), is serial, not inside a vector, and holds neither a
+        vector nor a parallel loop (STR003)
+        its extent is a constant (STR004) of at most 64 (TGT001)
+        every dependence goes forward in lockstep (DEP003)
+    """
+
+    primitive: ClassVar[str] = "vectorize"
+    kind: ClassVar[LoopKind] = "vectorize"
+    loop: str
+
+    def _structure(self, state: State) -> Iterator[Violation]:
+        found = state.loop(self.loop)
+        extent = found.constant_extent
+        split = f"split `{self.loop}` by the vector length, then vectorize the inner part"
+        if extent is None:
+            reason = f"the extent of `{self.loop}` is not a constant"
+            yield malformed("STR004", f"cannot vectorize: {reason}", found.path, help=split)
+        elif extent > LARGEST_VECTOR:
+            reason = f"`{self.loop}` has {extent} iterations, a vector at most {LARGEST_VECTOR}"
+            yield malformed("TGT001", f"cannot vectorize: {reason}", found.path, help=split)
+        yield from _not_in_a_vector(state, self.loop)
+        for inner in nodes(found.node.body, For):
+            if inner.kind in ("vectorize", "parallel"):
+                reason = f"`{inner.var.name}` inside it is {inner.kind}"
+                path = state.loop(inner.var.name).path
+                yield malformed("STR003", f"cannot vectorize `{self.loop}`: {reason}", path)
+
+    def _order(self, state: State) -> Iterator[Violation]:
+        yield from lockstep(state.func, self.loop, Mark(state.loop(self.loop).path))
+
+
+@dataclass(frozen=True, slots=True)
+class Unroll(_Kind):
+    """Write out the iterations of a loop one after the other.
+
+    rewrite:
+        for i in range(4):
+            B[i] = A[i]
+      unroll("i")
+        for i in unroll(4):
+            B[i] = A[i]
+
+    legal when:
+        the loop exists (REF001, REF002) and is serial (STR003)
+        its extent is a constant (STR004); nested unrolled loops make at most 4096 copies (TGT001)
+    """
+
+    primitive: ClassVar[str] = "unroll"
+    kind: ClassVar[LoopKind] = "unroll"
+    loop: str
+
+    def _structure(self, state: State) -> Iterator[Violation]:
+        found = state.loop(self.loop)
+        if found.constant_extent is None:
+            reason = f"the extent of `{self.loop}` is not a constant"
+            help = f"split `{self.loop}`, then unroll the inner part"
+            yield malformed("STR004", f"cannot unroll: {reason}", found.path, help=help)
+            return
+        copies = max(found.constant_extent, 1)
+        around = [n for _, n in enclosing(state.func, found.path) if isinstance(n, For)]
+        for other in around + list(nodes(found.node.body, For)):
+            if other.kind == "unroll":
+                copies *= max(state.loop(other.var.name).constant_extent or 1, 1)
+        if copies > UNROLL_LIMIT:
+            reason = f"{copies} copies of the body, at most {UNROLL_LIMIT}"
+            yield malformed("TGT001", f"cannot unroll `{self.loop}`: {reason}", found.path)
+
+
+def _not_in_a_vector(state: State, name: str) -> Iterator[Violation]:
+    for path, outer in enclosing(state.func, state.loop(name).path):
+        if isinstance(outer, For) and outer.kind == "vectorize":
+            reason = f"`{name}` is inside the vectorized loop `{outer.var.name}`"
+            yield malformed("STR003", reason, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotate(Step):
+    """Attach a note to a loop for the code generator or for people. It changes no meaning.
+
+    rewrite:
+        for i in range(4):
+            B[i] = A[i]
+      annotate("i", "note", 7)
+        for i in range(4, note=7):
+            B[i] = A[i]
+
+    legal when:
+        the loop exists (REF001, REF002)
+        the key is an identifier, the value an integer or a text (ARG001)
+    """
+
+    primitive: ClassVar[str] = "annotate"
+    loop: str
+    key: str
+    value: int | str
+
+    @classmethod
+    def choices(cls, state: State) -> Iterator[Step]:
+        for name in loops(state.func):
+            yield cls(name, "note", 1)
+
+    def check(self, state: State) -> Iterator[Violation]:
+        yield from check_loops(state, self.loop)
+        if not isinstance(self.key, str) or not self.key.isidentifier():
+            yield malformed("ARG001", f"the key {self.key!r} is not an identifier")
+        if type(self.value) not in (int, str):
+            yield malformed("ARG001", f"the value {self.value!r} is neither integer nor text")
+
+    def apply(self, state: State) -> State:
+        old = state.loop(self.loop)
+        notes = dict(old.node.annotations) | {self.key: self.value}
+        new = replace(old.node, annotations=tuple(notes.items()))
+        return state.with_func(put(state.func, old.path, new))

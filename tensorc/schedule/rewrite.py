@@ -1,0 +1,107 @@
+"""Tree surgery that several primitives share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tensorc.ir.arith import all_of, both, conjuncts
+from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, Reduce, Seq, Stmt, Store, Var
+from tensorc.ir.walk import Leaf, Path, at, normalised, replace, replace_at, rewrite, substitute
+
+
+def map_leaves(stmt: Stmt, change: Callable[[Leaf], Stmt]) -> Stmt:
+    """`stmt` with every leaf statement replaced by change(leaf)."""
+    match stmt:
+        case For(body=body) | If(body=body) | Alloc(body=body):
+            return replace(stmt, body=map_leaves(body, change))
+        case Seq(body=parts):
+            return replace(stmt, body=tuple(map_leaves(part, change) for part in parts))
+        case Store() | Reduce():
+            return change(stmt)
+    raise TypeError(f"not a statement of the unlowered IR: {stmt!r}")
+
+
+def guarded(stmt: Stmt, condition: Expr) -> Stmt:
+    """`stmt` with the condition placed directly above each of its leaves.
+
+    It joins a guard that already stands there, so that a nest of loops stays perfect.
+    """
+    if not conjuncts(condition):
+        return stmt
+    match stmt:
+        case If(condition=inner, body=Store() | Reduce()):
+            return replace(stmt, condition=both(inner, condition))
+        case For(body=body) | If(body=body) | Alloc(body=body):
+            return replace(stmt, body=guarded(body, condition))
+        case Seq(body=parts):
+            return replace(stmt, body=tuple(guarded(part, condition) for part in parts))
+        case Store() | Reduce():
+            return If(condition, stmt)
+    raise TypeError(f"not a statement of the unlowered IR: {stmt!r}")
+
+
+def wrap_if(condition: Expr, stmt: Stmt) -> Stmt:
+    """`stmt` under the condition, which is dropped when it is true."""
+    parts = conjuncts(condition)
+    return If(all_of(*parts), stmt) if parts else stmt
+
+
+def nest(loops: Iterable[For], body: Stmt) -> Stmt:
+    """The loops, outermost first, around a body; each loop's own body is ignored."""
+    for loop in reversed(list(loops)):
+        body = replace(loop, body=body)
+    return body
+
+
+def loop(name: str, begin: Expr, end: Expr, body: Stmt = Seq(())) -> For:
+    """A serial loop."""
+    return For(Var(name), begin, end, body)
+
+
+def rename_loops(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
+    """`stmt` with its loops, and the uses of their variables, renamed."""
+
+    def change(found: object) -> For | None:
+        if isinstance(found, For) and found.var.name in names:
+            return replace(found, var=Var(names[found.var.name]))
+        return None
+
+    renamed = rewrite(stmt, change)
+    return substitute(renamed, {old: Var(new) for old, new in names.items()})
+
+
+def put(func: Func, path: Path, stmt: Stmt) -> Func:
+    """`func` with the statement at `path` replaced, sequences kept flat."""
+    return normalised(replace_at(func, path, stmt))
+
+
+def stmt_at(func: Func, path: Path) -> Stmt:
+    found = at(func, path)
+    assert isinstance(found, Stmt)
+    return found
+
+
+def loops_above(func: Func, path: Path) -> tuple[For, ...]:
+    """The loops that enclose a path, outermost first."""
+    found = []
+    for cut in range(len(path)):
+        here = at(func, path[:cut]) if not path or not isinstance(path[cut], int) else None
+        if isinstance(here, For) and path[cut] == "body":
+            found.append(here)
+    return tuple(found)
+
+
+def redirect(stmt: Stmt, old: str, change: Callable[[tuple[Expr, ...]], tuple[Expr, ...]],
+             new: Buffer) -> Stmt:  # fmt: skip
+    """`stmt` with every access to buffer `old` made one to `new` at change(indices)."""
+    from tensorc.ir.nodes import Load, Node
+
+    def visit(found: Node) -> Node | None:
+        match found:
+            case Load(buffer=buffer, indices=indices) if buffer.name == old:
+                return Load(new, change(indices))
+            case Store(buffer=buffer, indices=indices) if buffer.name == old:
+                return replace(found, buffer=new, indices=change(indices))
+        return None
+
+    return rewrite(stmt, visit)

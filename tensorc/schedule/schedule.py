@@ -1,0 +1,202 @@
+"""`Schedule`: a nest, a target, and the checked steps that shape it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tensorc.analysis.effects import statements
+from tensorc.errors import ScheduleError
+from tensorc.ir.nodes import Func, Span
+from tensorc.ir.print import print_func
+from tensorc.ir.verify import verify
+from tensorc.schedule.primitives import (
+    Annotate,
+    CacheRead,
+    CacheWrite,
+    DecomposeReduction,
+    Fuse,
+    Parallel,
+    Reorder,
+    Split,
+    Unroll,
+    Vectorize,
+)
+from tensorc.schedule.report import render
+from tensorc.schedule.state import Retired, State, loops, names
+from tensorc.schedule.step import Step, explain
+from tensorc.target import Target
+
+
+class Schedule:
+    """A schedule of one function: every method is one step, checked before it is applied.
+
+    `target` is a `Target` or its text. Under
+    `strict_float` no step may reassociate a floating-point reduction. Raises VerifyError for a
+    function that is not well formed, TargetError for an unknown target; every refused step raises
+    ScheduleError and leaves the schedule as it was.
+    """
+
+    def __init__(
+        self,
+        func: Func,
+        target: str | Target = "cpu",
+        *,
+        strict_float: bool = False,
+    ) -> None:
+        source = func
+        verify(source)
+        goal = target if isinstance(target, Target) else Target.parse(target)
+        self._states = [State.start(source, goal, strict_float=strict_float)]
+        self._steps: list[Step] = []
+        self._spans: list[Span | None] = []
+
+    @property
+    def state(self) -> State:
+        return self._states[-1]
+
+    @property
+    def func(self) -> Func:
+        """The nest as it stands."""
+        return self.state.func
+
+    @property
+    def source(self) -> Func:
+        """The nest before the first step."""
+        return self._states[0].func
+
+    @property
+    def target(self) -> Target:
+        return self.state.target
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps so far: the trace."""
+        return tuple(self._steps)
+
+    def __str__(self) -> str:
+        return print_func(self.func)
+
+    def __repr__(self) -> str:
+        return f"<Schedule of {self.func.name}: {len(self._steps)} steps>"
+
+    def loops(self, statement: str | None = None) -> tuple[str, ...]:
+        """The loops around a statement, outermost first; of the only nest when none is named.
+
+        Raises KeyError, which lists the statements, for an unknown one.
+        """
+        known = {s.name: s for s in statements(self.func)}
+        if statement is None:
+            return tuple(loops(self.func))
+        if statement not in known:
+            raise KeyError(f"no statement {statement!r}; the statements now: {', '.join(known)}")
+        return known[statement].loop_names
+
+    def statements(self) -> tuple[str, ...]:
+        """The names of the statements in text order."""
+        return tuple(s.name for s in statements(self.func))
+
+    def apply(self, step: Step) -> tuple[str, ...]:
+        """Check a step, apply it, and return the names that it made."""
+        return self._apply(step, _caller())
+
+    def _apply(self, step: Step, span: Span | None) -> tuple[str, ...]:
+        violation = explain(step, self.state)
+        if violation is not None:
+            report, violation = render(violation, step, self.state, self._steps, span)
+            raise ScheduleError(violation, report)
+        before = self.state
+        after = step.apply(before)
+        retired = dict(before.retired)
+        for name in set(names(before.func)):
+            if step.forward(before, name) is None:
+                retired[name] = Retired(len(self._steps) + 1, str(step))
+        made = step.made(before)
+        self._states.append(replace(after, retired=retired))
+        self._steps.append(step)
+        self._spans.append(span)
+        return made
+
+    def undo(self, count: int = 1) -> None:
+        """Take the last steps back. Raises ValueError when there are not so many."""
+        if not 0 <= count <= len(self._steps):
+            raise ValueError(f"cannot undo {count} of {len(self._steps)} steps")
+        for _ in range(count):
+            self._states.pop()
+            self._steps.pop()
+            self._spans.pop()
+
+    def copy(self) -> Schedule:
+        """An independent schedule in the same state."""
+        twin = object.__new__(Schedule)
+        twin._states, twin._steps = list(self._states), list(self._steps)
+        twin._spans = list(self._spans)
+        return twin
+
+    # Primitives: each is documented, and checked, by its Step ----------------------------------------
+
+    def split(self, loop: str, factors: int | Sequence[int]) -> tuple[str, ...]:
+        """Split a loop; see `Split`. Returns the new loops, outermost first."""
+        parts = (factors,) if isinstance(factors, int) else tuple(factors)
+        return self._apply(Split(loop, parts), _caller())
+
+    def fuse(self, outer: str, inner: str, *more: str) -> str:
+        """Fuse perfectly nested loops into one; see `Fuse`. Returns the fused loop."""
+        span = _caller()
+        for name in (inner, *more):
+            (outer,) = self._apply(Fuse(outer, name), span)
+        return outer
+
+    def reorder(self, *order: str) -> None:
+        """Put loops of a perfect nest into this order; see `Reorder`."""
+        self._apply(Reorder(order), _caller())
+
+    def parallel(self, loop: str) -> None:
+        """Run a loop on the threads of the pool; see `Parallel`."""
+        self._apply(Parallel(loop), _caller())
+
+    def vectorize(self, loop: str) -> None:
+        """Run a loop as the lanes of a vector; see `Vectorize`."""
+        self._apply(Vectorize(loop), _caller())
+
+    def unroll(self, loop: str) -> None:
+        """Write a loop's iterations out; see `Unroll`."""
+        self._apply(Unroll(loop), _caller())
+
+    def annotate(self, loop: str, key: str, value: int | str) -> None:
+        """Attach a note to a loop; see `Annotate`."""
+        self._apply(Annotate(loop, key, value), _caller())
+
+    def decompose_reduction(self, statement: str, at: str | None = None) -> tuple[str, ...]:
+        """Give a reduction's fill a nest of its own; see `DecomposeReduction`."""
+        return self._apply(DecomposeReduction(statement, at), _caller())
+
+    def cache_read(
+        self,
+        statement: str,
+        buffer: str,
+        at: str | None = None,
+        layout: Iterable[str] | None = None,
+        scope: str = "global",
+    ) -> str:
+        """Read a buffer through a copy; see `CacheRead`. Returns the copy's name."""
+        order = None if layout is None else tuple(layout)
+        return self._apply(CacheRead(statement, buffer, at, order, scope), _caller())[0]
+
+    def cache_write(
+        self, statement: str, at: str | None = None, scope: str = "global"
+    ) -> tuple[str, ...]:
+        """Compute into a local buffer; see `CacheWrite`. Returns the buffers made."""
+        return self._apply(CacheWrite(statement, at, scope), _caller())
+
+
+def _caller() -> Span | None:
+    """The user's line: the first frame outside of this package."""
+    frame = sys._getframe(1)
+    package = __name__.partition(".")[0]
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] != package:
+            return Span(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

@@ -1,0 +1,144 @@
+"""What a primitive is: frozen data with four methods (DESIGN 1.2).
+
+`choices` enumerates candidates, `check` refuses, `apply` rewrites, `forward` follows names. The
+fields of a step are its whole trace record. `check` never changes the state and yields nothing for
+a legal step; `apply` is only called after an empty check and never refuses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from tensorc.analysis.violation import Violation, malformed
+from tensorc.schedule.state import Loop, State
+
+REGISTRY: dict[str, type[Step]] = {}
+"""All primitives by the name that a trace uses."""
+
+
+class Step(ABC):
+    """One checked rewrite. Subclasses are frozen dataclasses and set `primitive`."""
+
+    __slots__ = ()
+    primitive: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if "primitive" in cls.__dict__:
+            REGISTRY[cls.primitive] = cls
+
+    @classmethod
+    @abstractmethod
+    def choices(cls, state: State) -> Iterator[Step]:
+        """Candidates in a fixed, finite order, simplest first: a superset of the useful legal
+        ones."""
+
+    @abstractmethod
+    def check(self, state: State) -> Iterator[Violation]:
+        """Every reason to refuse the step, cheapest first."""
+
+    @abstractmethod
+    def apply(self, state: State) -> State:
+        """The state after the step, which must be legal."""
+
+    def forward(self, state: State, name: str) -> str | None:
+        """What a name of `state` is called after the step; None when the step consumes it."""
+        return name
+
+    def made(self, state: State) -> tuple[str, ...]:
+        """The names that the method of `Schedule` hands back, e.g. the parts of a split loop."""
+        return ()
+
+    def arguments(self) -> dict[str, Any]:
+        """The fields that differ from their defaults, for traces and messages."""
+        shown = {}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if value != field.default:
+                shown[field.name] = value
+        return shown
+
+    def __str__(self) -> str:
+        inside = ", ".join(f"{name}={value!r}" for name, value in self.arguments().items())
+        return f"{self.primitive}({inside})"
+
+
+def violations(step: Step, state: State) -> Iterator[Violation]:
+    """Why the step is refused in this state; empty when it is legal."""
+    return step.check(state)
+
+
+def legal(step: Step, state: State) -> bool:
+    """May this step be applied here? The one question that all consumers of legality ask."""
+    return next(step.check(state), None) is None
+
+
+def explain(step: Step, state: State) -> Violation | None:
+    """The first reason to refuse the step, None when it is legal."""
+    return next(step.check(state), None)
+
+
+# Checks of references, shared by all primitives -----------------------------------------------------
+
+
+def check_loops(state: State, *wanted: str) -> Iterator[Violation]:
+    """REF001, REF002: each name is a loop of the current nest."""
+    for name in wanted:
+        if state.find_loop(name) is None:
+            known = ", ".join(f"`{n}`" for n in _loop_names(state)) or "none"
+            yield _missing(state, name, "REF001", "loop", known)
+
+
+def check_statements(state: State, *wanted: str) -> Iterator[Violation]:
+    """REF003, REF002: each name is a statement of the current nest."""
+    from tensorc.analysis.effects import statements
+
+    for name in wanted:
+        if state.find_statement(name) is None:
+            known = ", ".join(f"`{s.name}`" for s in statements(state.func)) or "none"
+            yield _missing(state, name, "REF003", "statement", known)
+
+
+def check_buffers(state: State, *wanted: str) -> Iterator[Violation]:
+    """REF004, REF002: each name is a buffer of the current nest."""
+    from tensorc.schedule.state import buffers
+
+    for name in wanted:
+        if state.find_buffer(name) is None:
+            known = ", ".join(f"`{n}`" for n in buffers(state.func)) or "none"
+            yield _missing(state, name, "REF004", "buffer", known)
+
+
+def check_serial(state: State, *wanted: str) -> Iterator[Violation]:
+    """STR003: each loop is still serial, so that moving it cannot break another promise."""
+    for name in wanted:
+        loop = state.loop(name)
+        if loop.node.kind != "serial":
+            yield malformed(
+                "STR003",
+                f"`{name}` is already {_KINDS[loop.node.kind]}",
+                loop.path,
+                help="do this step first, then give the loop its kind",
+            )
+
+
+_KINDS = {"parallel": "parallel", "vectorize": "vectorized", "unroll": "unrolled"}
+
+
+def _loop_names(state: State) -> Mapping[str, Loop]:
+    from tensorc.schedule.state import loops
+
+    return loops(state.func)
+
+
+def _missing(state: State, name: str, code: str, what: str, known: str) -> Violation:
+    retired = state.retired.get(name)
+    if retired is not None:
+        return malformed(
+            "REF002",
+            f"`{name}` is gone: step {retired.step}, `{retired.text}`, consumed it",
+            help=f"the {what}s now: {known}",
+        )
+    return malformed(code, f"there is no {what} `{name}`", help=f"the {what}s now: {known}")
