@@ -10,10 +10,11 @@ where an access is: an index out of bounds or an undefined element calls a metho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc.dtype import DType
+from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.interp.ranges import dtype_range, fits, range_of, stays
 from tensorc.ir.interp.scalars import EXACT_UNARY
 from tensorc.ir.interp.scope import Scope, Slot, Source, tuple_of
@@ -94,52 +95,60 @@ class Expressions:
 
     def value(self, expr: Expr) -> str:
         """Source for the value of one lane: an atom of Python's grammar."""
+        return self._limited(expr, self._value)
+
+    def stored(self, expr: Expr) -> str:
+        """Source for what an element of a buffer holds when `expr` is stored in it."""
+        return self.value(expr)
+
+    def _limited(self, expr: Expr, generate: Callable[[Expr], str]) -> str:
+        """What `generate` gives, as a function of its own at every so many levels of the tree."""
         self._depth += 1
-        text = self._generate(expr)
+        text = generate(expr)
         self._depth -= 1
         if self._depth and self._depth % DEPTH == 0 and not isinstance(expr, Const | Var):
             return self.source.split_off([f"return {text}"], self.scope)
         return text
 
-    def _generate(self, expr: Expr) -> str:
+    def _value(self, expr: Expr) -> str:
         match expr:
             case Const(value=value):
                 return literal(value)
             case Var(name=name):
                 return self.scope.variables[name]
-            case Load():
-                return self._load(expr.buffer, expr.indices)
-            case Unary():
-                return self._unary(expr)
-            case Binary():
-                return self._binary(expr)
-            case Cast():
-                return self._cast(expr)
+            case Load(buffer=buffer, indices=indices):
+                return self.load(buffer, indices)
             case Select(condition=condition, a=a, b=b):
-                return f"({self.value(a)} if {self.value(condition)} else {self.value(b)})"
-        return self._lowered(expr)
-
-    def _lowered(self, expr: Expr) -> str:
-        match expr:
-            case Ramp(base=base, stride=stride):
-                text = f"({self.value(base)} + lane * {self.value(stride)})"
-                return text if stays(expr, self.scope.ranges) else wrapped(text, dtype_of(expr))
+                return self.choice(condition, self.value(a), self.value(b))
             case Broadcast(value=value):
                 return self.value(value)
             case Let():
-                return self._let(expr)
+                return self.let(expr, self.value)
             case MaskedLoad():
-                return self._masked_load(expr)
-        raise TypeError(f"not an expression: {expr!r}")
+                return self.masked_load(expr)
+        return self.operation(expr, *map(self.value, operands(expr)))
 
     # Operators
+
+    def operation(self, expr: Expr, a: str, b: str = "") -> str:
+        """An operator, with source for its operands."""
+        match expr:
+            case Unary():
+                return self._unary(expr, a)
+            case Binary():
+                return self._binary(expr, a, b)
+            case Cast():
+                return self._cast(expr, a)
+            case Ramp():
+                return self._wrapped(f"({a} + lane * {b})", expr)
+        raise TypeError(f"not an expression: {expr!r}")
 
     def _wrapped(self, text: str, expr: Expr) -> str:
         """Like `wrapped`, but leaves out what the ranges of index variables show to be needless."""
         return text if stays(expr, self.scope.ranges) else wrapped(text, dtype_of(expr))
 
-    def _unary(self, expr: Unary) -> str:
-        a, dtype, op = self.value(expr.a), dtype_of(expr.a), expr.op
+    def _unary(self, expr: Unary, a: str) -> str:
+        dtype, op = dtype_of(expr.a), expr.op
         if op == "isnan":
             return f"isnan({a})"
         if op == "not":
@@ -150,8 +159,8 @@ class Expressions:
         call = f"float_{op}({a})"
         return call if op in EXACT_UNARY else wrapped(call, dtype)
 
-    def _binary(self, expr: Binary) -> str:
-        a, b, op, dtype = self.value(expr.a), self.value(expr.b), expr.op, dtype_of(expr.a)
+    def _binary(self, expr: Binary, a: str, b: str) -> str:
+        op, dtype = expr.op, dtype_of(expr.a)
         if op in _LOGIC:
             return f"({a} {_INFIX[op]} {b})"
         if not dtype.is_float:
@@ -171,35 +180,46 @@ class Expressions:
             text = f"({a} {_INFIX[op]} {b})"
         return text if op in _CLOSED else self._wrapped(text, expr)
 
-    def _cast(self, expr: Cast) -> str:
-        a, source, target = self.value(expr.a), dtype_of(expr.a), expr.dtype
+    def _cast(self, expr: Cast, a: str) -> str:
+        source, target = dtype_of(expr.a), expr.dtype
         if target is source:
             return a
         if target is DType.BOOL:
             return f"({a} != 0)"
-        if not target.is_float:
+        if target.is_float:
             if source.is_float:
-                low, high = dtype_range(target)
-                return f"saturate({a}, {low}, {high})"
-            if source is DType.BOOL:
-                return f"(+{a})"
-            inside = fits(range_of(expr.a, self.scope.ranges), target)
-            return a if inside else wrapped(a, target)
-        if not source.is_float:
+                return a if target.bits > source.bits else wrapped(a, target)
             wide = source.bits > 32 and target is not DType.F64
             return wrapped(f"odd_double({a})" if wide else f"float({a})", target)
-        return a if target.bits > source.bits else wrapped(a, target)
+        if source.is_float:
+            low, high = dtype_range(target)
+            return f"saturate({a}, {low}, {high})"
+        if source is DType.BOOL:
+            return f"(+{a})"
+        return a if fits(range_of(expr.a, self.scope.ranges), target) else wrapped(a, target)
 
     # Names and memory
 
-    def _let(self, expr: Let) -> str:
-        value, name = self.value(expr.value), self.source.fresh(expr.var.name)
-        self.scope.variables[expr.var.name] = name
+    def doubt(self, exprs: Sequence[Expr]) -> str:
+        """Source for whether what the expressions give is undecided; "" when it never is."""
+        return ""
+
+    def choice(self, condition: Expr, a: str, b: str) -> str:
+        return f"({a} if {self.value(condition)} else {b})"
+
+    def bound(self, name: str, value: Expr) -> str:
+        """Source for what the variable `name` is to hold."""
+        return self.value(value)
+
+    def let(self, expr: Let, generate: Callable[[Expr], str]) -> str:
+        variable, name = expr.var.name, self.source.fresh(expr.var.name)
+        value = self.bound(variable, expr.value)
+        self.scope.variables[variable] = name
         if not expr.var.dtype.is_float:
-            self.scope.ranges[expr.var.name] = range_of(expr.value, self.scope.ranges)
-        body = self.value(expr.body)
-        del self.scope.variables[expr.var.name]
-        self.scope.ranges.pop(expr.var.name, None)
+            self.scope.ranges[variable] = range_of(expr.value, self.scope.ranges)
+        body = generate(expr.body)
+        del self.scope.variables[variable]
+        self.scope.ranges.pop(variable, None)
         return f"({body} if [{name} := {value}] else None)"
 
     def place(self, buffer: Buffer, indices: Sequence[Expr], note: str = "") -> Place:
@@ -225,7 +245,7 @@ class Expressions:
         position = _flat(texts, slot.extents)
         checked = " and ".join(checks)
         if note and self.log:
-            record = f"note({site}, {slot.instance}, {where}, {loops}, {note})"
+            record = f"note(({site}, {slot.instance}, {where}, {loops}, {note})) is None"
             checked = f"{checked} and {record}" if checked else record
         if checked:
             shape = tuple_of(slot.extents)
@@ -243,7 +263,7 @@ class Expressions:
         undefined = f"{place.site}.undefined({place.indices}, {loops})"
         return f"({name} if ({name} := {text}) is not None else {undefined})"
 
-    def _load(self, buffer: Buffer, indices: Sequence[Expr]) -> str:
+    def load(self, buffer: Buffer, indices: Sequence[Expr]) -> str:
         place = self.place(buffer, indices, "'read', None" if self.log else "")
         return self.element(place, place.position)
 
@@ -255,21 +275,67 @@ class Expressions:
         binds, result = [], []
         for index in indices:
             if has_load(index):
-                value, name = self.value(index), self.source.fresh("index")
-                binds.append(f"{name} := {value}")
+                name = self.source.fresh("index")
+                binds.append(f"{name} := {self.bound(name, index)}")
                 self.scope.variables[name] = name
                 index = Var(name)
             result.append(index)
         return binds, result
 
-    def _masked_load(self, expr: MaskedLoad) -> str:
-        """Only the load itself is masked: its indices and its mask are computed in every lane."""
-        binds, indices = self.bind_loads(expr.indices)
-        mask, loaded = self.value(expr.mask), self._load(expr.buffer, indices)
+    def release(self, binds: Sequence[str]) -> None:
+        """Take the variables of `bind_loads` out of scope."""
         for bind in binds:
             del self.scope.variables[bind.split()[0]]
-        condition = f"[{', '.join(binds)}] and {mask}" if binds else mask
-        return f"({loaded} if {condition} else {literal(expr.buffer.dtype.wrap(0))})"
+
+    def masked_load(self, expr: MaskedLoad) -> str:
+        """Only the load itself is masked: its indices and its mask are computed in every lane."""
+        binds, indices = self.bind_loads(expr.indices)
+        loaded, zero = self.load(expr.buffer, indices), self.stored(_zero(expr.buffer.dtype))
+        text = self.choice(expr.mask, loaded, zero)
+        self.release(binds)
+        return f"({text} if [{', '.join(binds)}] else None)" if binds else text
+
+    def combination(
+        self, op: str, dtypes: Sequence[DType], held: Sequence[str], given: Sequence[str]
+    ) -> str:
+        """Source for one step of a reduction: a value, or several as a tuple.
+
+        `held` and `given` are names: of what the elements hold, and of what is combined with them.
+        """
+        texts = {name: name for name in (*held, *given)}
+        results = self.combined(op, dtypes, held, given, texts, self.stored)
+        return results[0] if len(results) == 1 else tuple_of(results)
+
+    def combined(
+        self,
+        op: str,
+        dtypes: Sequence[DType],
+        held: Sequence[str],
+        given: Sequence[str],
+        texts: Mapping[str, str],
+        generate: Callable[[Expr], str],
+    ) -> list[str]:
+        """The combiner's results over variables whose source is in `texts`."""
+        self.scope.variables |= texts
+        a, b = (tuple(map(Var, names, dtypes)) for names in (held, given))
+        results = [generate(expr) for expr in COMBINERS[op].combine(a, b)]
+        for name in texts:
+            del self.scope.variables[name]
+        return results
+
+
+def _zero(dtype: DType) -> Const:
+    return Const(0, dtype)
+
+
+def operands(expr: Expr) -> tuple[Expr, ...]:
+    """The operands of an operator."""
+    match expr:
+        case Unary(a=a) | Cast(a=a):
+            return (a,)
+        case Binary(a=a, b=b) | Ramp(base=a, stride=b):
+            return a, b
+    raise TypeError(f"not an operator: {expr!r}")
 
 
 def _flat(indices: Sequence[str], extents: Sequence[str]) -> str:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from tensorc.ir.combiner import COMBINERS
-from tensorc.ir.interp.expressions import Expressions, Place
+from tensorc.ir.interp.bounded import BOUNDS_NAMES, BoundedExpressions
+from tensorc.ir.interp.expressions import Expressions, Place, has_load
 from tensorc.ir.interp.ranges import LARGEST_SIZE, range_of
-from tensorc.ir.interp.scalars import INF, NAMES, NAN, rounder_f32
+from tensorc.ir.interp.scalars import FLOATS, NAMES, rounder_f32
 from tensorc.ir.interp.scope import Scope, Slot, Source
 from tensorc.ir.nodes import (
     Alloc,
@@ -41,16 +41,20 @@ class Options:
 
     log: bool = False
     permuted: bool = False
+    bounds: bool = False
 
 
 @lru_cache(maxsize=512)
 def compiled(func: Func, options: Options) -> Callable[..., Main]:
     """`make(**services)` gives `main(*elements of each parameter, *sizes)`.
 
-    The services are "f32" (rounds to f32), "note" and "instances" (see `Log`), and "permute".
+    The services are "f32" (rounds to f32), "note" (takes a record of the log), "instances" (numbers
+    for allocations), "permute" (of a range), and "errors" (an `Errors` for each float dtype).
     """
     text, constants = _Statements(func, options).generate()
-    namespace: dict[str, Any] = {**NAMES, "INF": INF, "NAN": NAN, **constants}
+    namespace: dict[str, Any] = {**NAMES, **constants}
+    if options.bounds:
+        namespace |= BOUNDS_NAMES
     exec(compile(text, f"<interpreter of {func.name}>", "exec"), namespace)
     made: Callable[..., Main] = namespace["make"]
     return made
@@ -69,7 +73,7 @@ def _compiled_expression(expr: Expr, names: tuple[str, ...]) -> Callable[..., An
     text = Expressions(source, scope, log=False).value(expr)
     arguments = ", ".join(("f32", *scope.variables.values()))
     body = "".join(f"\n {line}" for line in [*_flattened(source.functions), f"return {text}"])
-    namespace: dict[str, Any] = {**NAMES, "INF": INF, "NAN": NAN}
+    namespace: dict[str, Any] = dict(NAMES)
     exec(f"def evaluated({arguments}):{body}\n", namespace)
     made: Callable[..., Any] = namespace["evaluated"]
     return made
@@ -97,7 +101,11 @@ class _Statements:
     def __init__(self, func: Func, options: Options):
         self.func, self.options = func, options
         self.source, self.scope = Source(), Scope()
-        self.expressions = Expressions(self.source, self.scope, log=options.log)
+        self.expressions = (
+            BoundedExpressions(self.source, self.scope)
+            if options.bounds
+            else Expressions(self.source, self.scope, log=options.log)
+        )
         self.lines: list[str] = []
         self.indent = 0
         self.nesting = 0
@@ -120,8 +128,10 @@ class _Statements:
         self._stmt(self.func.body)
         main = [f"def main({', '.join(names.values())}):", *(f" {line}" for line in self.lines)]
         lines = [*_flattened(self.source.functions), *main, "return main"]
+        if self.options.bounds:
+            lines = [f"errors_{name} = errors[{name!r}]" for name in FLOATS] + lines
         body = "".join(f"\n {line}" for line in lines)
-        return f"def make(f32, note, instances, permute):{body}\n", self.source.constants
+        return f"def make(f32, note, instances, permute, errors):{body}\n", self.source.constants
 
     def _line(self, text: str) -> None:
         self.lines.append(" " * self.indent + text)
@@ -205,10 +215,10 @@ class _Statements:
         del self.scope.slots[stmt.buffer.name]
 
     def _store(self, stmt: Store | MaskedStore) -> None:
-        lanes = lanes_of_stmt(stmt)
-        if isinstance(stmt, Store) and lanes == 1:
+        lanes, doubt = lanes_of_stmt(stmt), self.expressions.doubt(stmt.indices)
+        if isinstance(stmt, Store) and lanes == 1 and not doubt:
             place = self._target(stmt.buffer, stmt.indices, "'write', None")
-            value = self.expressions.value(stmt.value)
+            value = self.expressions.stored(stmt.value)
             self._line(f"{place.slot.name}[{place.position}] = {value}")
             return
         mask = stmt.mask if isinstance(stmt, MaskedStore) else None
@@ -220,7 +230,7 @@ class _Statements:
     def _reduce(self, stmt: Reduce) -> None:
         note = f"'reduce', {stmt.op!r}"
         lanes = lanes_of_stmt(stmt)
-        if lanes > 1:
+        if lanes > 1 or any(map(has_load, stmt.indices)):
             with self._gathered(lanes, stmt.buffers, stmt.indices, stmt.values) as gathered:
                 for place in gathered[0]:
                     self._note(place, note)
@@ -228,7 +238,7 @@ class _Statements:
             return
         values, places = [], []
         for value in stmt.values:
-            values.append(self._assigned("value", self.expressions.value(value)))
+            values.append(self._assigned("value", self.expressions.stored(value)))
         for buffer in stmt.buffers:
             place = self._target(buffer, stmt.indices, note)
             places.append(replace(place, position=self._assigned("at", place.position)))
@@ -236,19 +246,14 @@ class _Statements:
 
     def _combine(self, stmt: Reduce, places: Sequence[Place], values: Sequence[str]) -> None:
         """One step of a reduction: the elements become combine(elements, values)."""
-        held: list[Var] = []
-        given: list[Var] = []
-        for place, value in zip(places, values, strict=True):
-            element = self._assigned("old", self.expressions.element(place, place.position))
-            for names, name in ((held, element), (given, value)):
-                self.scope.variables[name] = name
-                names.append(Var(name, place.slot.buffer.dtype))
-        combined = COMBINERS[stmt.op].combine(tuple(held), tuple(given))
+        held = [
+            self._assigned("held", self.expressions.element(place, place.position))
+            for place in places
+        ]
+        dtypes = [place.slot.buffer.dtype for place in places]
+        result = self.expressions.combination(stmt.op, dtypes, held, values)
         targets = ", ".join(f"{place.slot.name}[{place.position}]" for place in places)
-        results = ", ".join(map(self.expressions.value, combined))
-        self._line(f"{targets} = {results}")
-        for var in (*held, *given):
-            del self.scope.variables[var.name]
+        self._line(f"{targets} = {result}")
 
     def _assigned(self, hint: str, text: str) -> str:
         name = self.source.fresh(hint)
@@ -267,7 +272,7 @@ class _Statements:
         if self.options.log:
             loops = self.scope.loop_values()
             self._line(
-                f"note({place.site}, {place.slot.instance}, {place.indices}, {loops}, {note})"
+                f"note(({place.site}, {place.slot.instance}, {place.indices}, {loops}, {note}))"
             )
 
     @contextmanager
@@ -284,16 +289,17 @@ class _Statements:
         Gives the places and the names of the values of one lane. A masked lane still computes its
         value, its indices and whatever these load: only the write is masked.
         """
-        rows, places = self.source.fresh("rows"), []
+        rows, places, expressions = self.source.fresh("rows"), [], self.expressions
         self._line(f"{rows} = []")
         self._line(f"for lane in range({lanes}):")
         with self._indented(in_lanes=True):
-            computed = [self._assigned("value", self.expressions.value(v)) for v in values]
-            binds, indices = self.expressions.bind_loads(indices)
+            computed = [self._assigned("value", expressions.stored(value)) for value in values]
+            self._doubt([*indices, *([] if mask is None else [mask])], buffers, computed)
+            binds, indices = expressions.bind_loads(indices)
             for bind in binds:
                 self._line(bind.replace(":=", "=", 1))
             if mask is not None:
-                self._line(f"if not {self.expressions.value(mask)}: continue")
+                self._line(f"if not {expressions.value(mask)}: continue")
             for buffer in buffers:
                 place = self._target(buffer, indices)
                 position = self._assigned("at", place.position)
@@ -301,11 +307,23 @@ class _Statements:
                 places.append(replace(place, position=position, indices=where))
             names = [*computed, *(name for p in places for name in (p.position, p.indices))]
             self._line(f"{rows}.append(({', '.join(names)},))")
-            for bind in binds:
-                del self.scope.variables[bind.split()[0]]
+            expressions.release(binds)
         self._line(f"for {', '.join(names)}, in {rows}:")
         with self._indented():
             yield places, computed
+
+    def _doubt(
+        self, deciding: Sequence[Expr], buffers: Sequence[Buffer], values: Sequence[str]
+    ) -> None:
+        """Where a write is undecided, so is all that the buffers hold, and what is written."""
+        doubt = self.expressions.doubt(deciding)
+        if not doubt:
+            return
+        error = self._assigned("doubt", doubt)
+        for buffer in buffers:
+            self._line(f"if {error}: smear({self.scope.slots[buffer.name].name})")
+        for value in values:
+            self._line(f"{value} = tainted({value}, {error})")
 
     @contextmanager
     def _indented(self, *, in_lanes: bool = False) -> Iterator[None]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tensorc.dtype import DType
+from tensorc.errors import ArgumentError
 from tensorc.ir.interp.arrays import Array, bind, shape_of, unpacked
+from tensorc.ir.interp.errors import Errors
 from tensorc.ir.interp.program import Options, compiled
-from tensorc.ir.interp.scalars import rounder_f32
-from tensorc.ir.interp.sites import Site
+from tensorc.ir.interp.scalars import FLOATS, NAMES, rounder_f32
 from tensorc.ir.nodes import Buffer, Func
 
 
@@ -48,36 +50,37 @@ class Result:
             undefined elements are zero.
         defined: for each of these, a bool array of its shape: which elements hold a value.
         log: with `log=True`, every access in order of execution; else empty.
+        bounds: with `bounds=True`, for each output a float64 array of its shape: how far each
+            element of a legal evaluation can be from the output (see errors.py). Infinity means
+            undecided, 0 equal. An infinite or NaN output with a finite bound is exactly so.
     """
 
     outputs: Mapping[str, Array]
     defined: Mapping[str, Array]
     log: tuple[Access, ...] = ()
+    bounds: Mapping[str, Array] = field(default_factory=dict)
 
 
-class _Log:
-    """Collects what programs note; raw, because most of the cost of a record is making it."""
-
-    def __init__(self) -> None:
-        self.records: list[tuple[Any, ...]] = []
-
-    def note(self, *record: object) -> bool:
-        self.records.append(record)
-        return True
-
-    def accesses(self) -> tuple[Access, ...]:
-        return tuple(_access(*record) for record in self.records)
-
-
-def _access(
-    site: Site, instance: int, indices: tuple[int, ...], loops: tuple[int, ...], kind: Any, op: Any
-) -> Access:
-    vector = tuple(zip(site.loops, loops, strict=True))
-    return Access(site.statement, vector, site.buffer, instance, indices, kind, op)
+def _accesses(records: Iterable[tuple[Any, ...]]) -> Iterator[Access]:
+    names: tuple[str, ...] = ()
+    values: tuple[int, ...] = ()
+    vector: tuple[tuple[str, int], ...] = ()
+    for site, instance, indices, loops, kind, op in records:
+        # The accesses of one statement instance share one vector.
+        if site.loops is not names or loops != values:
+            names, values = site.loops, loops
+            vector = tuple(zip(names, values, strict=True))
+        yield Access(site.statement, vector, site.buffer, instance, indices, kind, op)
 
 
 def run(
-    func: Func, arguments: Mapping[str, Any], *, log: bool = False, order: int | None = None
+    func: Func,
+    arguments: Mapping[str, Any],
+    *,
+    log: bool = False,
+    order: int | None = None,
+    bounds: bool = False,
+    ulps: float = 4.0,
 ) -> Result:
     """Run a function as its text says, in order: the definition of its meaning.
 
@@ -86,33 +89,55 @@ def run(
         arguments: by name: for a buffer a NumPy array in storage form (see `to_storage`), for a
             scalar a number. They are not changed. Sizes are read off the shapes. An "out" array
             only gives its shape, and may be left out when the other arguments fix it.
-        log: record every access.
+        log: record every access. Not with `bounds`.
         order: a seed; the iterations of every parallel loop run in an order drawn from it.
+        bounds: also bound how far the results of legal evaluations can be from these.
+        ulps: for the bounds: the error of a compiled mathematical function, in units in the last
+            place.
 
     Raises:
         ArgumentError: an argument is missing, unknown or not what the parameter declares.
         InterpreterError: an index is out of bounds, an undefined element is read, or a parameter
             that is only read is written.
     """
+    if log and bounds:
+        # An undecided `Select` evaluates both of its operands, so the log would not be exact.
+        raise ArgumentError("log", "not together with bounds; use two runs")
     bound, sizes = bind(func, arguments)
-    records = _Log()
-    draw = random.Random(order)
-    make = compiled(func, Options(log=log, permuted=order is not None))
-    main = make(
-        f32=rounder_f32(),
-        note=records.note,
+    draw, f32 = random.Random(order), rounder_f32()
+    records: list[tuple[Any, ...]] = []
+    main = compiled(func, Options(log=log, permuted=order is not None, bounds=bounds))(
+        f32=f32,
+        note=records.append,
         instances=count(1),
         permute=lambda values: draw.sample(values, len(values)),
+        errors=_errors(f32, ulps) if bounds else None,
     )
+    if bounds:
+        bound = {name: _exact(value) for name, value in bound.items()}
     main(*bound.values(), *sizes.values())
-    outputs, defined = {}, {}
+    outputs, defined, errors = {}, {}, {}
     for param in func.params:
         if isinstance(param.value, Buffer) and param.mode in ("out", "inout"):
-            shape = shape_of(param.value, sizes)
-            outputs[param.name], defined[param.name] = unpacked(
-                bound[param.name], param.value.dtype, shape
-            )
-    return Result(outputs, defined, records.accesses())
+            name, shape, held = param.name, shape_of(param.value, sizes), bound[param.name]
+            if bounds:
+                flat = [0.0 if pair is None else pair[1] for pair in held]
+                errors[name] = np.array(flat, dtype=np.float64).reshape(shape)
+                held = [None if pair is None else pair[0] for pair in held]
+            outputs[name], defined[name] = unpacked(held, param.value.dtype, shape)
+    return Result(outputs, defined, tuple(_accesses(records)), errors)
+
+
+def _errors(f32: Callable[[float], float], ulps: float) -> Mapping[str, Errors]:
+    rounders = {"f16": NAMES["f16"], "bf16": NAMES["bf16"], "f32": f32, "f64": float}
+    return {name: Errors(DType.of(name), rounders[name], ulps) for name in FLOATS}
+
+
+def _exact(argument: Any) -> Any:
+    """An argument as a run with bounds takes it: elements without an error."""
+    if isinstance(argument, list):
+        return [None if value is None else (value, 0.0) for value in argument]
+    return argument
 
 
 def run_in_place(func: Func, arguments: Mapping[str, Any]) -> None:

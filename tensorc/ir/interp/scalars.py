@@ -16,6 +16,7 @@ from tensorc.dtype import DType
 Number: TypeAlias = Any  # bool | int | float; the generated code knows which
 
 INF, NAN = math.inf, math.nan
+FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 def rounder_f32() -> Callable[[float], float]:
@@ -195,7 +196,9 @@ UNARY: Mapping[str, Callable[[float], float]] = {
 EXACT_UNARY = frozenset({"floor", "ceil", "round", "trunc"})
 
 # The names that generated code may call.
-NAMES: Mapping[str, Callable[..., Number]] = {
+NAMES: Mapping[str, Any] = {
+    "INF": INF,
+    "NAN": NAN,
     "abs": abs,
     "float": float,
     "f16": DType.F16.wrap,
