@@ -22,7 +22,7 @@ from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
 from tensorc.ir.grammar import name_text
 from tensorc.ir.interp.scalars import floordiv, floormod, truncdiv, truncmod
-from tensorc.ir.nodes import Binary, Buffer, Const, Expr, Func, Param, Select, Unary, Var
+from tensorc.ir.nodes import Binary, Buffer, Const, Expr, Param, Select, Unary, Var
 from tensorc.ir.print import print_expr
 from tensorc.ir.walk import nodes
 
@@ -49,17 +49,26 @@ _INFIX = {
 _CALLS = frozenset({"min", "max", "floordiv", "floormod", "truncdiv", "truncmod"})
 
 
+_NOTHING = Const(0, DType.INDEX)
+
+
 @dataclass(frozen=True)
 class Signature:
-    """What a caller of a kernel needs to know; `scratch` is whether it takes a workspace."""
+    """What a caller of a kernel needs to know.
+
+    A kernel with scratch takes a workspace of shared_bytes + workers * worker_bytes, which are
+    expressions over the sizes; both are 0 for one without.
+    """
 
     name: str
     params: tuple[Param, ...]
-    scratch: bool = False
+    shared_bytes: Expr = _NOTHING
+    worker_bytes: Expr = _NOTHING
 
-    @classmethod
-    def of(cls, func: Func, scratch: bool = False) -> Signature:
-        return cls(func.name, func.params, scratch)
+    @property
+    def scratch(self) -> bool:
+        """Whether the kernel takes a workspace."""
+        return (self.shared_bytes, self.worker_bytes) != (_NOTHING, _NOTHING)
 
     @cached_property
     def sizes(self) -> tuple[str, ...]:

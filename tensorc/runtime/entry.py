@@ -52,17 +52,19 @@ _FLOAT_LIMIT = {DType.F32: 3.4028234663852886e38, DType.F64: math.inf}
 class Entry:
     """The check of one signature: its `source`, and `bind`, which makes the callable.
 
-    `bind(function, failure, acquire, release)` takes the C function, what turns a positive result
-    into an error, and the two halves of borrowing a workspace, (address, workers).
+    `bind(function, failure, before, workspaces)` takes the C function, what turns a positive result
+    into an error, what must be done before a call (or None), and where a kernel with scratch gets
+    its workspaces: take(shared bytes, bytes of a worker) lends an object whose `arguments` are its
+    address and the workers that it is for, give_back takes it again.
     """
 
     source: str
     bind: Callable[..., Call]
 
 
-def make_entry(signature: Signature) -> Entry:
-    """Write and compile the entry check of a signature."""
-    source = "\n".join(_source(signature)) + "\n"
+def make_entry(signature: Signature, parallel: bool = False) -> Entry:
+    """Write and compile the entry check of a signature, of a kernel with parallel loops or not."""
+    source = "\n".join(_source(signature, parallel)) + "\n"
     scope: dict[str, object] = {
         **DIVISIONS,
         "ndarray": np.ndarray,
@@ -92,9 +94,9 @@ def make_entry(signature: Signature) -> Entry:
     return Entry(source, bind)
 
 
-def _source(signature: Signature) -> Iterator[str]:
+def _source(signature: Signature, parallel: bool) -> Iterator[str]:
     names = {name: f"size{k}" for k, name in enumerate(signature.sizes)}
-    yield "def bind(function, failure, acquire, release):"
+    yield "def bind(function, failure, before, workspaces):"
     yield "    def call(*arguments):"
     yield f"        # {signature}"
     for line in (
@@ -102,7 +104,7 @@ def _source(signature: Signature) -> Iterator[str]:
         *_argument_lines(signature, names),
         *_size_lines(signature, names),
         *_overlap_lines(signature),
-        *_call_lines(signature, names),
+        *_call_lines(signature, names, parallel),
     ):
         yield f"        {line}"
     yield "    return call"
@@ -209,19 +211,23 @@ def _overlap_lines(signature: Signature) -> Iterator[str]:
             yield f"    refuse.overlap({j}, p{j}, s{j}, {k}, p{k}, s{k})"
 
 
-def _call_lines(signature: Signature, names: Mapping[str, str]) -> Iterator[str]:
+def _call_lines(signature: Signature, names: Mapping[str, str], parallel: bool) -> Iterator[str]:
     own = [
         f"p{k}" if isinstance(param.value, Buffer) else f"x{k}"
         for k, param in enumerate(signature.params)
     ]
     values = [*own, *names.values()]
     if signature.scratch:
-        yield "workspace = acquire()"
+        shared = python_of(signature.shared_bytes, names)
+        worker = python_of(signature.worker_bytes, names)
+        yield f"workspace = workspaces.take({shared}, {worker})"
         yield "try:"
         yield f"    code = function({', '.join([*values, '*workspace.arguments'])})"
         yield "finally:"
-        yield "    release(workspace)"
+        yield "    workspaces.give_back(workspace)"
     else:
+        if parallel:
+            yield "before()"
         yield f"code = function({', '.join(values)})"
     yield "if code:"
     yield "    raise failure(code)"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
-from tensorc.ir.arith import add, index, var
+from tensorc.ir.arith import add, index, mul, var
 from tensorc.ir.nodes import Buffer, Const, Param, Var
 from tensorc.runtime.abi import Signature
 from tensorc.runtime.array import empty
@@ -493,28 +493,41 @@ def test_a_failed_check_in_the_kernel_is_raised():
 
 
 def test_a_workspace_is_borrowed_and_given_back_even_on_an_error():
-    class Workspace:
+    class Workspaces:
         arguments = (4096, 3)
 
-    lent = []
+        def __init__(self):
+            self.log = []
 
-    def acquire():
-        lent.append(Workspace())
-        return lent[-1]
+        def take(self, shared, worker):
+            self.log.append((shared, worker))
+            return self
+
+        def give_back(self, workspace):
+            assert workspace is self
+            self.log.append("back")
 
     def fails(*_):
         raise OSError("broken")
 
-    signature = Signature("f", (buffer("A", "N"),), scratch=True)
-    returned = []
-    calls = Calls()
-    make_entry(signature).bind(calls, None, acquire, returned.append)(np.zeros(2, np.float32))
+    signature = Signature("f", (buffer("A", "N"),), index(128), mul(var("N"), index(8)))
+    workspaces, calls = Workspaces(), Calls()
+    make_entry(signature).bind(calls, None, None, workspaces)(np.zeros(2, np.float32))
     assert calls[0][1:] == (2, 4096, 3)
-    assert returned == lent
+    assert workspaces.log == [(128, 16), "back"]
     with pytest.raises(OSError, match="broken"):
-        make_entry(signature).bind(fails, None, acquire, returned.append)(np.zeros(2, np.float32))
-    assert returned == lent
-    assert len(lent) == 2
+        make_entry(signature).bind(fails, None, None, workspaces)(np.zeros(0, np.float32))
+    assert workspaces.log[2:] == [(128, 0), "back"]
+
+
+def test_a_parallel_kernel_is_prepared_for_after_the_check_and_before_the_call():
+    events = []
+    entry = make_entry(Signature("f", (buffer("A", 2),)), parallel=True)
+    call = entry.bind(lambda *_: events.append("call"), None, lambda: events.append("before"), None)
+    with pytest.raises(ArgumentError):
+        call(np.zeros(3, np.float32))
+    call(np.zeros(2, np.float32))
+    assert events == ["before", "call"]
 
 
 def test_names_of_any_kind_make_no_difference_to_the_source():

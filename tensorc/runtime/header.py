@@ -1,0 +1,152 @@
+"""The C header of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tensorc import __version__
+from tensorc.codegen.cname import c_name
+from tensorc.dtype import DType
+from tensorc.ir.nodes import Buffer, Param, Var
+from tensorc.runtime.abi import Signature, shape_text, writes
+from tensorc.target import Target
+
+# f16 and bf16 have no portable type in C: they are passed as their bits.
+_C_TYPES: Mapping[DType, str] = {
+    DType.BOOL: "uint8_t",
+    DType.I8: "int8_t",
+    DType.U8: "uint8_t",
+    DType.I16: "int16_t",
+    DType.I32: "int32_t",
+    DType.I64: "int64_t",
+    DType.U32: "uint32_t",
+    DType.F16: "uint16_t",
+    DType.BF16: "uint16_t",
+    DType.F32: "float",
+    DType.F64: "double",
+    DType.INDEX: "int64_t",
+}
+_ELEMENTS = {
+    DType.BOOL: "bool, one byte of 0 or 1",
+    DType.F16: "the bits of an IEEE half",
+    DType.BF16: "the bits of a bfloat16",
+}
+_MODES = {
+    "in": "read",
+    "const": "read; the same at every call",
+    "out": "written",
+    "inout": "read and written",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a kernel and its arguments are called in C, in the order of the C parameters."""
+
+    function: str
+    arguments: tuple[str, ...]
+    sizes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, signature: Signature, prefix: str = "") -> Names:
+        # Taken from the start: the names that the interface itself brings.
+        taken = {"workspace", "workers"}
+        made = []
+        for name in (*(param.name for param in signature.params), *signature.sizes):
+            made.append(c_name(name, taken))
+            taken.add(made[-1])
+        count = len(signature.params)
+        function = c_name(prefix + signature.name, linked=True)
+        return cls(function, tuple(made[:count]), tuple(made[count:]))
+
+
+def header(signature: Signature, names: Names, target: Target, checked: bool) -> str:
+    """The text of the header; `checked` is whether the kernel makes run-time checks."""
+    return "".join(f"{line}\n" for line in _lines(signature, names, target, checked))
+
+
+def _lines(signature: Signature, names: Names, target: Target, checked: bool) -> Iterator[str]:
+    guard = f"TENSORC_{names.function.upper()}_H"
+    yield f"/* {_comment(str(signature))}"
+    yield " *"
+    yield f" * Made by tensorc {__version__} for {_comment(target.describe())}"
+    yield f" * Features: {_comment(' '.join(target.features) or 'none')}"
+    yield " */"
+    yield f"#ifndef {guard}"
+    yield f"#define {guard}"
+    yield ""
+    yield "#include <stddef.h>"
+    yield "#include <stdint.h>"
+    yield ""
+    yield "#ifdef __cplusplus"
+    yield 'extern "C" {'
+    yield "#endif"
+    yield ""
+    yield from _documentation(signature, names, checked)
+    parameters = [
+        _declaration(p, n) for p, n in zip(signature.params, names.arguments, strict=True)
+    ]
+    parameters += [f"int64_t {name}" for name in names.sizes]
+    parameters += ["void *workspace", "int32_t workers"] if signature.scratch else []
+    yield f"int32_t {names.function}({', '.join(parameters) or 'void'});"
+    if signature.scratch:
+        yield ""
+        yield "/* The bytes of workspace for up to this many workers. */"
+        yield f"size_t {names.function}_workspace_bytes(int32_t workers);"
+    yield ""
+    yield "#ifdef __cplusplus"
+    yield "}"
+    yield "#endif"
+    yield ""
+    yield f"#endif /* {guard} */"
+
+
+def _documentation(signature: Signature, names: Names, checked: bool) -> Iterator[str]:
+    """What a caller must guarantee: nothing of this is checked in C."""
+    yield "/*"
+    for param, name in zip(signature.params, names.arguments, strict=True):
+        was = "" if name == param.name else f" (`{_comment(param.name)}`)"
+        yield f" * {name}{was}: {_meaning(param)}"
+    for size, name in zip(signature.sizes, names.sizes, strict=True):
+        was = "" if name == size else f" (`{_comment(size)}`)"
+        yield f" * {name}{was}: the size of that name in the shapes, at least 0"
+    if signature.scratch:
+        workspace = f"{names.function}_workspace_bytes(workers)"
+        yield f" * workspace: {workspace} bytes, aligned to 64, used by one call at a time"
+        yield " * workers: workers that the workspace is for, at least 1"
+    if any(writes(param) for param in signature.params):
+        yield " * An array that is written overlaps no other."
+    yield " * Returns " + ("0, or the number of a failed check." if checked else "0.")
+    yield " */"
+
+
+def _meaning(param: Param) -> str:
+    value = param.value
+    note = _ELEMENTS.get(value.dtype)
+    if isinstance(value, Var):
+        return f"a scalar{f', {note}' if note else ''}"
+    shape = _comment(shape_text(value))
+    layout = "row-major" if value.strides is None else f"strides ({_joined(value)})"
+    alignment = f", aligned to {value.alignment} bytes" if value.alignment else ""
+    return (
+        f"{value.dtype}[{shape}], {layout}{alignment}, {_MODES[param.mode]}"
+        f"{f'; {note}' if note else ''}"
+    )
+
+
+def _joined(buffer: Buffer) -> str:
+    return ", ".join(map(str, buffer.strides or ()))
+
+
+def _declaration(param: Param, name: str) -> str:
+    kind = _C_TYPES[param.value.dtype]
+    if isinstance(param.value, Var):
+        return f"{kind} {name}"
+    return f"{'' if writes(param) else 'const '}{kind} *{name}"
+
+
+def _comment(text: str) -> str:
+    """`text` fit to stand within a comment of C, on one line, in ASCII."""
+    plain = text.encode("ascii", "backslashreplace").decode().replace("\n", " ")
+    return plain.replace("*/", "* /").replace("/*", "/ *")
