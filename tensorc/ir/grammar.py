@@ -121,7 +121,7 @@ def unquoted(text: str) -> str:
 
 def number_text(value: bool | float, dtype: DType) -> str:
     """A literal without its dtype: the shortest decimal with this value in `dtype`."""
-    if not dtype.is_float:
+    if not isinstance(value, float):
         return str(value)
     return "-0.0" if value == 0 and math.copysign(1.0, value) < 0 else _float_text(value, dtype)
 

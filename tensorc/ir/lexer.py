@@ -113,7 +113,7 @@ def _indentation(source: Source, indents: list[int], margin: str, line: int) -> 
         indents.append(width)
     elif width > indents[-1]:
         indents.append(width)
-        yield Token("indent", "", "", line, 0, len(margin))
+        yield Token("indent", "", "", line, len(margin), len(margin))
     while width < indents[-1]:
         indents.pop()
         if not indents or width > indents[-1]:

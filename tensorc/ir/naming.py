@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
 
 from tensorc.ir.nodes import Alloc, Const, For, Func, If, Reduce, Seq, Stmt, Store
 from tensorc.ir.walk import Leaf, leaves, replace, written
@@ -10,19 +11,35 @@ from tensorc.ir.walk import Leaf, leaves, replace, written
 
 def first_free(base: str, taken: Container[str]) -> str:
     """base, or the first of base_2, base_3, ... that is not taken."""
-    if base not in taken:
-        return base
-    count = 2
-    while f"{base}_{count}" in taken:
-        count += 1
-    return f"{base}_{count}"
+    return base if base not in taken else _numbered(base, taken, 2)[0]
 
 
-def reduced(body: Stmt | Func) -> frozenset[str]:
+def _numbered(base: str, taken: Container[str], start: int) -> tuple[str, int]:
+    number = start
+    while f"{base}_{number}" in taken:
+        number += 1
+    return f"{base}_{number}", number
+
+
+@dataclass(slots=True)
+class _Taken:
+    """Names given so far. `numbers` are those up to which a base is known to be taken."""
+
+    reduced: Container[str]
+    names: set[str] = field(default_factory=set)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def default(self, leaf: Leaf) -> str:
+        base = base_name(leaf, self.reduced)
+        if base not in self.names:
+            return base
+        name, self.numbers[base] = _numbered(base, self.names, self.numbers.get(base, 2))
+        return name
+
+
+def reduced(parts: Iterable[Leaf]) -> frozenset[str]:
     """The names of the buffers that some `Reduce` writes."""
-    return frozenset(
-        b.name for _, leaf in leaves(body) if isinstance(leaf, Reduce) for b in leaf.buffers
-    )
+    return frozenset(b.name for leaf in parts if isinstance(leaf, Reduce) for b in leaf.buffers)
 
 
 def base_name(leaf: Leaf, reduced: Container[str]) -> str:
@@ -35,19 +52,18 @@ def base_name(leaf: Leaf, reduced: Container[str]) -> str:
 def default_names(body: Stmt | Func) -> list[str]:
     """For each leaf statement, in text order, the name it has by the rule: the first of its base
     name, base_2, base_3, ... that no statement before it has."""
-    sums = reduced(body)
-    taken: set[str] = set()
+    parts = [leaf for _, leaf in leaves(body)]
+    taken = _Taken(reduced(parts))
     names = []
-    for _, leaf in leaves(body):
-        names.append(first_free(base_name(leaf, sums), taken))
-        taken.add(leaf.name)
+    for leaf in parts:
+        names.append(taken.default(leaf))
+        taken.names.add(leaf.name)
     return names
 
 
 def named(body: Stmt) -> Stmt:
     """`body` with every nameless ("") leaf statement named by the rule of `default_names`."""
-    sums = reduced(body)
-    taken: set[str] = set()
+    taken = _Taken(reduced(leaf for _, leaf in leaves(body)))
 
     def visit(stmt: Stmt) -> Stmt:
         match stmt:
@@ -56,8 +72,8 @@ def named(body: Stmt) -> Stmt:
             case For(body=inner) | If(body=inner) | Alloc(body=inner):
                 return replace(stmt, body=visit(inner))
         assert isinstance(stmt, Leaf)
-        name = stmt.name or first_free(base_name(stmt, sums), taken)
-        taken.add(name)
+        name = stmt.name or taken.default(stmt)
+        taken.names.add(name)
         return stmt if stmt.name else replace(stmt, name=name)
 
     return visit(body)

@@ -20,40 +20,36 @@ Expressions are in `parse_expr`; how literals get their dtypes, in `terms`.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 from tensorc.dtype import DType
 from tensorc.ir import grammar
 from tensorc.ir.arith import index
 from tensorc.ir.combiner import COMBINERS
+from tensorc.ir.infer import inferred_modes, negation
 from tensorc.ir.lexer import Source, Token
 from tensorc.ir.naming import named
 from tensorc.ir.nodes import (
-    COMPARISONS,
     Alloc,
-    Binary,
-    BinaryOp,
     Buffer,
-    Const,
     Expr,
     For,
     Func,
     If,
-    Load,
-    MaskedLoad,
     MaskedStore,
-    Mode,
     Param,
     Reduce,
+    Span,
     Stmt,
     Store,
-    Unary,
 )
 from tensorc.ir.operands import REDUCTIONS
 from tensorc.ir.parse_decl import DeclarationParser
 from tensorc.ir.parse_expr import Outside
-from tensorc.ir.types import dtype_of
-from tensorc.ir.walk import leaves, seq, walk, written
+from tensorc.ir.walk import leaves, seq
+
+T = TypeVar("T")
 
 _STATEMENTS = (
     "a loop, `if`, `with alloc(...) as T`, `T = alloc(...)`, `A[i] = ...`, `A[i] += ...` or "
@@ -248,9 +244,10 @@ class Parser(DeclarationParser):
         return (bounds[0] if bounds[1:] else index(0)), bounds[-1], annotations
 
     def annotation(self) -> str | int:
-        if self.token.kind in ("number", "operator"):
-            return self.integer("an annotation's value")
-        return self.string("an annotation's value: an integer")
+        token = self.token
+        if self.sees("string") or isinstance(self.outside.value(token.value), str):
+            return self.string("an annotation's value")
+        return self.integer("an annotation's value: a string or")
 
     # Simple statements ----------------------------------------------------------------------------
 
@@ -288,9 +285,7 @@ class Parser(DeclarationParser):
         raise self.expected(_STATEMENTS)
 
     def assignment(self, label: str) -> Stmt:
-        start = self.token
-        buffer, indices = self.element()
-        span = self.span(start, self.tokens[self.position - 1])
+        buffer, indices, span = self.target()
         token = self.next()
         if token.text == "=":
             return Store(label, buffer, indices, self.typed(buffer.dtype), span)
@@ -307,6 +302,12 @@ class Parser(DeclarationParser):
             token, "expected one of = += -= *= |= &= ^=, or write it out: A[i] = A[i] / x"
         )
 
+    def target(self) -> tuple[Buffer, tuple[Expr, ...], Span]:
+        """An access that is written, and its place."""
+        start = self.token
+        buffer, indices = self.element()
+        return buffer, indices, self.span(start, self.tokens[self.position - 1])
+
     def reduction(self, label: str) -> Stmt:
         self.next()
         self.expect("(")
@@ -316,31 +317,35 @@ class Parser(DeclarationParser):
             raise self.error(op_token, f"{op!r} is no reduction; there are {', '.join(COMBINERS)}")
         self.expect(",")
         arity = COMBINERS[op].arity
-        start = self.token
-        accesses = [self.element() for _ in self.several(arity)]
-        span = self.span(start, self.tokens[self.position - 1])
-        buffers = tuple(buffer for buffer, _ in accesses)
-        if any(indices != accesses[0][1] for _, indices in accesses):
-            raise self.error(start, "the buffers of one reduction are written at the same indices")
+        targets = self.several(arity, lambda _: self.target())
+        _, indices, span = targets[0]
+        if any(others != indices for _, others, _ in targets):
+            raise self.source.error(
+                "the buffers of one reduction are written at the same indices",
+                span.line,
+                span.column,
+            )
+        buffers = tuple(buffer for buffer, _, _ in targets)
         self.check_reduction(op_token, op, buffers)
         self.expect(",")
-        values = [self.typed(buffers[n].dtype) for n in self.several(arity)]
+        values = self.several(arity, lambda position: self.typed(buffers[position].dtype))
         self.accept(",")
         self.expect(")")
-        return Reduce(label, op, buffers, accesses[0][1], tuple(values), span)
+        return Reduce(label, op, buffers, indices, tuple(values), span)
 
-    def several(self, count: int) -> Any:
-        """Yield count times, between which commas are read, in parentheses unless once."""
+    def several(self, count: int, read: Callable[[int], T]) -> list[T]:
+        """One piece, or `count` pieces in parentheses with commas between them."""
         if count == 1:
-            yield 0
-            return
+            return [read(0)]
+        pieces = []
         self.expect("(", f" and {count} operands")
         for position in range(count):
             if position:
                 self.expect(",", f" and {count} operands")
-            yield position
+            pieces.append(read(position))
         self.accept(",")
         self.expect(")")
+        return pieces
 
     def check_reduction(self, token: Token, op: str, buffers: tuple[Buffer, ...]) -> None:
         for buffer, legal in zip(buffers, REDUCTIONS[op], strict=True):
@@ -353,50 +358,10 @@ class Parser(DeclarationParser):
     def masked_store(self, label: str) -> Stmt:
         self.next()
         self.expect("(")
-        start = self.token
-        buffer, indices = self.element()
-        span = self.span(start, self.tokens[self.position - 1])
+        buffer, indices, span = self.target()
         self.expect(",")
         value = self.typed(buffer.dtype)
         self.expect(",")
         mask = self.typed(DType.BOOL)
         self.expect(")")
         return MaskedStore(label, buffer, indices, value, mask, span)
-
-
-_OPPOSITE: dict[BinaryOp, BinaryOp] = {
-    "eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt",
-}  # fmt: skip
-
-
-def negation(condition: Expr) -> Expr:
-    """`not condition`, moved inwards where that is exact: NaN leaves `<` no opposite."""
-    match condition:
-        case Const(value=value):
-            return Const(not value, DType.BOOL)
-        case Unary(op="not", a=a):
-            return a
-        case Binary(op="and", a=a, b=b):
-            return Binary("or", negation(a), negation(b))
-        case Binary(op="or", a=a, b=b):
-            return Binary("and", negation(a), negation(b))
-        case Binary(op=op, a=a, b=b) if op in COMPARISONS:
-            if op in ("eq", "ne") or not dtype_of(a).is_float:
-                return Binary(_OPPOSITE[op], a, b)
-    return Unary("not", condition)
-
-
-def inferred_modes(body: Stmt) -> dict[str, Mode]:
-    """The mode of each parameter that `body` touches: "in" when it never writes it, "out" when it
-    first touches it by a Store that does not read it, else "inout"."""
-    modes: dict[str, Mode] = {}
-    for _, leaf in leaves(body):
-        reads = {n.buffer.name for _, n in walk(leaf) if isinstance(n, Load | MaskedLoad)}
-        writes = {b.name for b in written(leaf)}
-        for name in reads - writes:
-            modes.setdefault(name, "in")
-        for name in writes:
-            whole = isinstance(leaf, Store) and name not in reads and name not in modes
-            if whole or modes.get(name) != "out":
-                modes[name] = "out" if whole else "inout"
-    return modes

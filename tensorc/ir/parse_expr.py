@@ -12,15 +12,14 @@ access:     name "[" expression, ... "]" | name "[()]"
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tensorc.dtype import DType
 from tensorc.errors import ParseError
 from tensorc.ir import grammar
 from tensorc.ir.grammar import COMPARE, INFIX_OF, NOT, OR
-from tensorc.ir.lexer import Kind, Source, Token, tokens
+from tensorc.ir.lexer import Source, Token
 from tensorc.ir.nodes import (
     Broadcast,
     Buffer,
@@ -31,9 +30,9 @@ from tensorc.ir.nodes import (
     Ramp,
     Var,
 )
+from tensorc.ir.reader import Reader
 from tensorc.ir.terms import Term, Terms
 
-_BASES = ("x", "o", "b")
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
@@ -58,74 +57,18 @@ class Names:
     sizes: set[str] = field(default_factory=set)
 
 
-class ExpressionParser:
-    """A position in a token list, the names in scope, and the rules for expressions."""
+class ExpressionParser(Reader):
+    """The names in scope, and the rules for expressions."""
 
     def __init__(self, source: Source, outside: Outside):
-        self.source = source
+        super().__init__(source)
         self.outside = outside
-        self.tokens: Sequence[Token] = list(tokens(source))
-        self.position = 0
         self.names = Names()
         self.terms = Terms(source, folds=outside.python)
         # What is being read where no buffer may be: "a loop bound", "a condition", "a shape".
         self.unreadable: str | None = None
 
-    # Tokens ---------------------------------------------------------------------------------------
-
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.position]
-
-    def error(self, token: Token, reason: str) -> ParseError:
-        return self.source.error(reason, token.line, token.column)
-
-    def next(self) -> Token:
-        token = self.tokens[self.position]
-        if token.kind != "end":
-            self.position += 1
-        return token
-
-    def at(self, *texts: str) -> bool:
-        """Whether the next token is one of these operators or unquoted words."""
-        token = self.token
-        return token.text in texts and token.kind in ("operator", "name")
-
-    def ahead(self, text: str, distance: int = 1) -> bool:
-        """Whether the token after the next is this operator."""
-        position = min(self.position + distance, len(self.tokens) - 1)
-        token = self.tokens[position]
-        return token.kind == "operator" and token.text == text
-
-    def sees(self, kind: Kind) -> bool:
-        return self.token.kind == kind
-
-    def accept(self, text: str) -> bool:
-        if self.at(text):
-            self.next()
-            return True
-        return False
-
-    def expect(self, text: str, where: str = "") -> Token:
-        if not self.at(text):
-            raise self.expected(f"`{text}`{where}")
-        return self.next()
-
-    def expected(self, what: str) -> ParseError:
-        token = self.token
-        found = {"newline": "the end of the line", "end": "the end of the text"}.get(
-            token.kind, f"`{token.text}`" if token.text else f"an {token.kind}"
-        )
-        return self.error(token, f"expected {what}, found {found}")
-
-    def name(self, what: str) -> Token:
-        token = self.token
-        if token.kind != "name":
-            raise self.expected(what)
-        if token.text in grammar.RESERVED:
-            hint = "" if self.outside.python else f"; a name can be written `{token.text}`"
-            raise self.error(token, f"expected {what}, found the reserved word {token.text}{hint}")
-        return self.next()
+    # Expressions ----------------------------------------------------------------------------------
 
     def integer(self, what: str) -> int:
         """A literal integer, which may have a sign."""
@@ -134,20 +77,6 @@ class ExpressionParser:
         if not isinstance(term.number, int):
             raise self.error(token, f"expected {what}, an integer literal")
         return term.number
-
-    def number(self, token: Token) -> int | float:
-        text = token.text.replace("_", "").lower()
-        try:
-            value = int(text, 0) if text.isdigit() or text[1:2] in _BASES else float(text)
-        except ValueError:
-            raise self.error(
-                token, "this is no integer literal: too long, or with a leading zero"
-            ) from None
-        if value == math.inf:
-            raise self.error(token, "this literal is out of range for a float; write inf")
-        return value
-
-    # Expressions ----------------------------------------------------------------------------------
 
     def typed(self, dtype: DType) -> Expr:
         return self.terms.settle(self.expression(), dtype)
@@ -163,10 +92,10 @@ class ExpressionParser:
         term = self.infix(OR)
         if not self.at("if"):
             return term
-        token = self.next()
+        self.next()
         condition = self.infix(OR)
         self.expect("else", " of the conditional expression")
-        return self.terms.select(token, condition, term, self.expression())
+        return self.terms.select(condition, term, self.expression())
 
     def infix(self, level: int) -> Term:
         left = self.prefix(level)
@@ -220,7 +149,7 @@ class ExpressionParser:
 
     def power(self) -> Term:
         base = self.atom()
-        if self.at("[") and self.token.kind == "operator":
+        if self.at("["):
             raise self.error(self.token, "only a buffer can be indexed, once: write A[i, k]")
         if not self.at("**"):
             return base
@@ -348,7 +277,7 @@ class ExpressionParser:
             return self.terms.unary(grammar.UNARY_CALLS[name], token, arguments[0])
         if name == "select":
             self.count(token, arguments, 3)
-            return self.terms.select(token, *arguments)
+            return self.terms.select(*arguments)
         if name in grammar.BINARY_CALLS:
             return self.binary_call(token, name, arguments)
         raise self.error(
@@ -396,7 +325,7 @@ class ExpressionParser:
             whole=body.whole,
         )
 
-    def ramp(self, token: Token) -> Term:
+    def ramp(self, _: Token) -> Term:
         base = self.expression()
         self.expect(",")
         stride = self.expression()
@@ -406,7 +335,7 @@ class ExpressionParser:
         def make(want: DType) -> Expr:
             return Ramp(self.terms.settle(base, want), self.terms.settle(stride, want), lanes)
 
-        return Term(token, base.dtype or stride.dtype, make, whole=base.whole and stride.whole)
+        return self.terms.pair(base, stride, make)
 
     def broadcast(self, token: Token) -> Term:
         value = self.expression()

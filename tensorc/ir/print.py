@@ -6,9 +6,7 @@ its dtype (the other operand, the buffer stored to, an index) and `f32(2.0)` els
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from tensorc.dtype import DType
 from tensorc.ir import grammar
@@ -42,40 +40,16 @@ from tensorc.ir.nodes import (
 )
 from tensorc.ir.types import dtype_of
 from tensorc.ir.walk import Path
+from tensorc.ir.writer import Layout, Writer
 
 WIDTH = 100
 INDENT = "    "
 _ZERO = Const(0, DType.INDEX)
 
 
-class Place(NamedTuple):
-    """A piece of one line: a line from 1 and columns from 0, end exclusive, as in a `Span`."""
-
-    line: int
-    column: int
-    end_column: int
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The printed lines, and where in them a node stands.
-
-    `places` maps the path (see `walk`) of each For to its loop variable, If to its condition, Alloc
-    to the buffer's name, Store, Reduce and MaskedStore to the (first) access written, Load and
-    MaskedLoad to the access.
-    """
-
-    lines: tuple[str, ...]
-    places: Mapping[Path, Place]
-
-    @property
-    def text(self) -> str:
-        return "".join(line + "\n" for line in self.lines)
-
-
 def layout(func: Func) -> Layout:
     """A function's text together with the places of its nodes."""
-    writer = _Writer(default_names(func))
+    writer = Writer(default_names(func))
     _header(writer, func)
     _block(writer, func.body, 1, ("body",))
     return Layout(tuple(writer.lines), writer.places)
@@ -88,52 +62,23 @@ def print_func(func: Func) -> str:
 
 def print_stmt(stmt: Stmt) -> str:
     """The text of a statement, as it would stand alone in a function."""
-    writer = _Writer(default_names(stmt))
+    writer = Writer(default_names(stmt))
     _block(writer, stmt, 0, ())
     return "".join(line + "\n" for line in writer.lines)
 
 
 def print_expr(expr: Expr, context: DType | None = None) -> str:
-    """The text of an expression where `context` is the dtype that its surroundings ask for."""
-    writer = _Writer(())
-    _expr(writer, expr, context, ANY, ())
+    """The text of an expression where `context` is the dtype that its surroundings ask for (None:
+    none; literals alone then show theirs)."""
+    writer = Writer(())
+    _expr(writer, expr, context or _known(expr), ANY, ())
     return "".join(writer.pieces)
-
-
-@dataclass(slots=True)
-class _Writer:
-    """Lines written so far, and the pieces of the line being written."""
-
-    labels: Sequence[str]
-    lines: list[str] = field(default_factory=list)
-    pieces: list[str] = field(default_factory=list)
-    column: int = 0
-    places: dict[Path, Place] = field(default_factory=dict)
-    leaves: int = 0
-
-    def put(self, text: str) -> None:
-        self.pieces.append(text)
-        self.column += len(text)
-
-    def end(self) -> None:
-        self.lines.append("".join(self.pieces))
-        self.pieces.clear()
-        self.column = 0
-
-    def mark(self, path: Path, start: int) -> None:
-        """Record that the node at `path` reaches from `start` to here."""
-        self.places.setdefault(path, Place(len(self.lines) + 1, start, self.column))
-
-    def next_label(self) -> str:
-        """The name that the next leaf statement has without a label."""
-        self.leaves += 1
-        return self.labels[self.leaves - 1]
 
 
 # Functions ----------------------------------------------------------------------------------------
 
 
-def _header(writer: _Writer, func: Func) -> None:
+def _header(writer: Writer, func: Func) -> None:
     params = [f"{name_text(p.name)}: {_param_type(p)}" for p in func.params]
     name = name_text(func.name)
     line = f"def {name}({', '.join(params)}):"
@@ -168,7 +113,7 @@ def _storage(buffer: Buffer) -> Iterator[tuple[str, str]]:
 # Statements ---------------------------------------------------------------------------------------
 
 
-def _block(writer: _Writer, body: Stmt, depth: int, path: Path) -> None:
+def _block(writer: Writer, body: Stmt, depth: int, path: Path) -> None:
     if not isinstance(body, Seq):
         _stmt(writer, body, depth, path, last=True)
         return
@@ -179,7 +124,7 @@ def _block(writer: _Writer, body: Stmt, depth: int, path: Path) -> None:
         writer.lines.append(INDENT * depth + "pass")
 
 
-def _stmt(writer: _Writer, stmt: Stmt, depth: int, path: Path, last: bool) -> None:
+def _stmt(writer: Writer, stmt: Stmt, depth: int, path: Path, last: bool) -> None:
     if isinstance(stmt, Seq):
         _block(writer, stmt, depth, path)
         return
@@ -191,7 +136,7 @@ def _stmt(writer: _Writer, stmt: Stmt, depth: int, path: Path, last: bool) -> No
             _block(writer, body, depth + 1, (*path, "body"))
         case If(condition=condition, body=body):
             writer.put("if ")
-            start = writer.column
+            start = len(writer.pieces)
             _expr(writer, condition, DType.BOOL, ANY, (*path, "condition"))
             writer.mark(path, start)
             writer.put(":")
@@ -208,9 +153,9 @@ def _stmt(writer: _Writer, stmt: Stmt, depth: int, path: Path, last: bool) -> No
             writer.end()
 
 
-def _for(writer: _Writer, loop: For, path: Path) -> None:
+def _for(writer: Writer, loop: For, path: Path) -> None:
     writer.put("for ")
-    start = writer.column
+    start = len(writer.pieces)
     writer.put(name_text(loop.var.name))
     writer.mark(path, start)
     writer.put(f" in {grammar.LOOPS[loop.kind]}(")
@@ -225,20 +170,20 @@ def _for(writer: _Writer, loop: For, path: Path) -> None:
     writer.end()
 
 
-def _alloc(writer: _Writer, buffer: Buffer, path: Path, last: bool) -> None:
+def _alloc(writer: Writer, buffer: Buffer, path: Path, last: bool) -> None:
     name = name_text(buffer.name)
     parts = [f'"{buffer.dtype}"', *(print_expr(n, DType.INDEX) for n in buffer.shape)]
     parts += (f"{key}={text}" for key, text in _storage(buffer))
     made = f"alloc({', '.join(parts)})"
     writer.put("" if last else f"with {made} as ")
-    start = writer.column
+    start = len(writer.pieces)
     writer.put(name)
     writer.mark(path, start)
     writer.put(f" = {made}" if last else ":")
     writer.end()
 
 
-def _leaf(writer: _Writer, stmt: Store | Reduce | MaskedStore, path: Path) -> None:
+def _leaf(writer: Writer, stmt: Store | Reduce | MaskedStore, path: Path) -> None:
     if isinstance(stmt, Reduce):
         _reduce(writer, stmt, path)
         return
@@ -253,7 +198,7 @@ def _leaf(writer: _Writer, stmt: Store | Reduce | MaskedStore, path: Path) -> No
         writer.put(")")
 
 
-def _reduce(writer: _Writer, stmt: Reduce, path: Path) -> None:
+def _reduce(writer: Writer, stmt: Reduce, path: Path) -> None:
     single = len(stmt.buffers) == 1 == len(stmt.values)
     operator = grammar.ASSIGNMENTS.get(stmt.op) if single else None
     writer.put("" if operator else f"reduce({grammar.quoted(stmt.op)}, ")
@@ -272,7 +217,7 @@ def _reduce(writer: _Writer, stmt: Reduce, path: Path) -> None:
 # Expressions --------------------------------------------------------------------------------------
 
 
-def _expr(writer: _Writer, expr: Expr, want: DType | None, level: int, path: Path) -> None:
+def _expr(writer: Writer, expr: Expr, want: DType | None, level: int, path: Path) -> None:
     """Write `expr` where the reader knows that its dtype is `want` (None: knows nothing), in
     parentheses when it binds less tightly than `level`."""
     match expr:
@@ -297,7 +242,7 @@ def _expr(writer: _Writer, expr: Expr, want: DType | None, level: int, path: Pat
             _lowered(writer, expr, want, path)
 
 
-def _lowered(writer: _Writer, expr: Expr, want: DType | None, path: Path) -> None:
+def _lowered(writer: Writer, expr: Expr, want: DType | None, path: Path) -> None:
     match expr:
         case Ramp(base=base, stride=stride, lanes=lanes):
             wants = _pair(base, want)
@@ -321,8 +266,8 @@ def _lowered(writer: _Writer, expr: Expr, want: DType | None, path: Path) -> Non
             raise TypeError(f"not an expression: {expr!r}")
 
 
-def _access(writer: _Writer, buffer: Buffer, indices: tuple[Expr, ...], path: Path) -> None:
-    start = writer.column
+def _access(writer: Writer, buffer: Buffer, indices: tuple[Expr, ...], path: Path) -> None:
+    start = len(writer.pieces)
     writer.put(name_text(buffer.name) + ("[" if indices else "[()"))
     for position, index in enumerate(indices):
         if position:
@@ -332,7 +277,7 @@ def _access(writer: _Writer, buffer: Buffer, indices: tuple[Expr, ...], path: Pa
     writer.mark(path, start)
 
 
-def _binary(writer: _Writer, expr: Binary, want: DType | None, level: int, path: Path) -> None:
+def _binary(writer: Writer, expr: Binary, want: DType | None, level: int, path: Path) -> None:
     op, a, b = expr.op, expr.a, expr.b
     if op in COMPARISONS:
         want_a, want_b = _pair(a, _known(a, b))
@@ -353,7 +298,7 @@ def _binary(writer: _Writer, expr: Binary, want: DType | None, level: int, path:
         writer.put(")")
 
 
-def _unary(writer: _Writer, expr: Unary, want: DType | None, level: int, path: Path) -> None:
+def _unary(writer: Writer, expr: Unary, want: DType | None, level: int, path: Path) -> None:
     op, a = expr.op, expr.a
     if op == "isnan":
         want = _known(a)
@@ -375,7 +320,7 @@ def _unary(writer: _Writer, expr: Unary, want: DType | None, level: int, path: P
 
 
 def _call(
-    writer: _Writer,
+    writer: Writer,
     name: str,
     operands: tuple[Expr, ...],
     wants: tuple[DType | None, ...],

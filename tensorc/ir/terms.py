@@ -128,15 +128,20 @@ class Terms:
         def make(want: DType) -> Expr:
             return Binary(op, self._operand(op, token, a, want), self.settle(b, want))
 
-        return Term(a.token, a.dtype or b.dtype, make, whole=a.whole and b.whole)
+        return self.pair(a, b, make)
 
-    def select(self, token: Token, condition: Term, a: Term, b: Term) -> Term:
+    def pair(self, a: Term, b: Term, make: Callable[[DType], Expr]) -> Term:
+        """A term of two operands of one dtype; that which tells it answers for it."""
+        teller = b if a.dtype is None and b.dtype is not None else a
+        return Term(teller.token, teller.dtype, make, whole=a.whole and b.whole)
+
+    def select(self, condition: Term, a: Term, b: Term) -> Term:
         chosen = self.settle(condition, DType.BOOL)
 
         def make(want: DType) -> Expr:
             return Select(chosen, self.settle(a, want), self.settle(b, want))
 
-        return Term(token, a.dtype or b.dtype, make, whole=a.whole and b.whole)
+        return self.pair(a, b, make)
 
     def cast(self, dtype: DType, token: Token, a: Term) -> Term:
         """A conversion; literals alone are not converted but typed."""
