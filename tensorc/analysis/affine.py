@@ -34,7 +34,10 @@ class TooComplexError(Exception):
 
 @contextmanager
 def operation_limit(limit: int = OPERATION_LIMIT) -> Iterator[None]:
-    """Bound the isl operations of the block; raises TooComplexError past the limit. Not nestable."""
+    """Bound the isl operations of the block; raises TooComplexError past the limit.
+
+    An inner block counts towards the outer one.
+    """
     context = isl.DEFAULT_CONTEXT
     if context.get_max_operations():
         yield
@@ -61,7 +64,7 @@ def _literal(expr: Expr) -> int | None:
 
 
 def term(expr: Expr, names: Mapping[str, str]) -> str:
-    """An index expression in isl's syntax. `names` maps variables to isl's; raises NotAffineError."""
+    """An index expression in isl's syntax; raises NotAffineError. `names` maps variables."""
     match expr:
         case Const() if not expr.dtype.is_float:
             return str(int(expr.value))
@@ -71,18 +74,28 @@ def term(expr: Expr, names: Mapping[str, str]) -> str:
             return f"(-{term(a, names)})"
         case Binary(op=("add" | "sub") as op, a=a, b=b):
             return f"({term(a, names)} {_ARITHMETIC[op]} {term(b, names)})"
-        case Binary(op="mul", a=a, b=b):
-            if _literal(b) is not None:
-                return f"({_literal(b)}*{term(a, names)})"
-            if _literal(a) is not None:
-                return f"({_literal(a)}*{term(b, names)})"
-        case Binary(op="floordiv", a=a, b=b) if (_literal(b) or 0) > 0:
-            return f"floor({term(a, names)}/{_literal(b)})"
-        case Binary(op="floormod", a=a, b=b) if (_literal(b) or 0) > 0:
-            return f"({term(a, names)} mod {_literal(b)})"
         case Binary(op=("min" | "max") as op, a=a, b=b):
             return f"{op}({term(a, names)}, {term(b, names)})"
+        case Binary(op=op, a=a, b=b):
+            return _scaled(expr, op, a, b, names)
     raise NotAffineError(expr)
+
+
+def _scaled(whole: Expr, op: str, a: Expr, b: Expr, names: Mapping[str, str]) -> str:
+    """Products with, and quotients and remainders by, a literal."""
+    if op == "mul" and _literal(a) is not None:
+        a, b = b, a
+    number = _literal(b)
+    if number is None or (op != "mul" and number <= 0):
+        raise NotAffineError(whole)
+    match op:
+        case "mul":
+            return f"({number}*{term(a, names)})"
+        case "floordiv":
+            return f"floor({term(a, names)}/{number})"
+        case "floormod":
+            return f"({term(a, names)} mod {number})"
+    raise NotAffineError(whole)
 
 
 def condition(expr: Expr, names: Mapping[str, str]) -> str:

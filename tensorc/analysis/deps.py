@@ -7,7 +7,7 @@ their order but never run at the same time (DESIGN 1.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -41,16 +41,27 @@ class Dependence:
         return self.source_access.buffer.name
 
 
-@lru_cache(maxsize=256)
-def dependences(func: Func) -> tuple[Dependence, ...]:
-    """All dependences of a function. Raises TooComplexError past the operation limit."""
-    found: list[Dependence] = []
+def dependences(func: Func, names: Iterable[str] | None = None) -> tuple[Dependence, ...]:
+    """The dependences of a function, or those among some of its statements.
+
+    Raises TooComplexError past the operation limit.
+    """
     program = model(func)
-    with operation_limit():
-        for source in program.statements:
-            for sink in program.statements:
-                found.extend(_between(program, source, sink))
+    wanted = None if names is None else set(names)
+    chosen = [s for s in program.statements if wanted is None or s.name in wanted]
+    found: list[Dependence] = []
+    for source in chosen:
+        for sink in chosen:
+            found.extend(_pair(func, source.name, sink.name))
     return tuple(found)
+
+
+@lru_cache(maxsize=8192)
+def _pair(func: Func, source: str, sink: str) -> tuple[Dependence, ...]:
+    program = model(func)
+    by_name = {s.name: s for s in program.statements}
+    with operation_limit():
+        return tuple(_between(program, by_name[source], by_name[sink]))
 
 
 def _between(program: Model, source: Statement, sink: Statement) -> Iterator[Dependence]:

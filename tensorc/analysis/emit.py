@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import islpy as isl
 
 from tensorc.analysis.affine import NotAffineError
 from tensorc.dtype import DType
-from tensorc.ir.arith import FALSE, TRUE, add, both, floordiv, floormod, index, mul, sub
+from tensorc.ir.arith import (
+    FALSE,
+    TRUE,
+    add,
+    at_most,
+    both,
+    constant,
+    floordiv,
+    floormod,
+    index,
+    less,
+    mul,
+    sub,
+)
 from tensorc.ir.nodes import Binary, BinaryOp, Const, Expr, Select, Var
 
 
@@ -96,9 +110,62 @@ class _Reader:
             for part in parts[1:]:
                 result = Binary("or", result, part)
             return result
-        comparison: dict[object, BinaryOp] = {
-            t.eq: "eq", t.le: "le", t.lt: "lt", t.ge: "ge", t.gt: "gt",
-        }  # fmt: skip
-        if op in comparison:
-            return Binary(comparison[op], self.value(a[0]), self.value(a[1]))
+        if op == t.eq:
+            return Binary("eq", self.value(a[0]), self.value(a[1]))
+        if op in (t.lt, t.le):
+            return _before(self.value(a[0]), self.value(a[1]), strict=op == t.lt)
+        if op in (t.gt, t.ge):
+            return _before(self.value(a[1]), self.value(a[0]), strict=op == t.gt)
         raise NotAffineError(Const(0, DType.INDEX))
+
+
+def _before(a: Expr, b: Expr, *, strict: bool) -> Expr:
+    """a < b or a <= b, in the way in which people write it: i < 13 and not i <= 12."""
+    if not strict and constant(b) is not None:
+        return less(a, add(b, index(1)))
+    if not strict and isinstance(a, Binary) and a.op == "add" and constant(a.b) == 1:
+        return less(a.a, b)
+    return less(a, b) if strict else at_most(a, b)
+
+
+def loop_bounds(values: isl.Map, dims: Sequence[Expr], symbols: Mapping[str, str]) -> Bounds | None:
+    """begin and constant extent of a loop that runs over every value of `values`.
+
+    `values` is { [dims] -> [v] }. None when no lower bound gives a constant extent.
+    """
+    opened, names = _as_parameters_of_map(values, dims)
+    names |= {isl_name: Var(name) for name, isl_name in symbols.items()}
+    least = opened.range().dim_min(0)
+    pieces: list[isl.Aff] = []
+    least.foreach_piece(lambda _, aff: pieces.append(aff))
+    best: tuple[int, isl.Aff] | None = None
+    for aff in pieces:
+        corner = isl.Set.from_pw_aff(isl.PwAff.from_aff(aff))
+        distance = isl.Map.from_domain_and_range(corner, opened.range()).deltas()
+        low, high = distance.dim_min_val(0), distance.dim_max_val(0)
+        if low.is_int() and high.is_int():
+            extent = high.get_num_si() - low.get_num_si() + 1
+            if best is None or extent < best[0]:
+                best = (extent, aff.add_constant_val(low))
+    if best is None:
+        return None
+    build = isl.AstBuild.from_context(isl.Set("{ : }"))
+    begin = _Reader(names).value(build.expr_from_pw_aff(isl.PwAff.from_aff(best[1])))
+    return Bounds(begin, best[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The values begin, ..., begin + extent - 1."""
+
+    begin: Expr
+    extent: int
+
+
+def _as_parameters_of_map(values: isl.Map, dims: Sequence[Expr]) -> tuple[isl.Map, dict[str, Expr]]:
+    """The map with its inputs turned into parameters d0, d1, ... and what those stand for."""
+    have, count = values.dim(isl.dim_type.param), values.dim(isl.dim_type.in_)
+    opened = values.move_dims(isl.dim_type.param, have, isl.dim_type.in_, 0, count)
+    for n in range(count):
+        opened = opened.set_dim_name(isl.dim_type.param, have + n, f"d{n}")
+    return opened, {f"d{n}": dims[n] for n in range(count)}

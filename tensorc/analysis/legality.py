@@ -12,17 +12,17 @@ from typing import TypeAlias
 import islpy as isl
 
 from tensorc.analysis import structure
-from tensorc.analysis.affine import Model, TooComplexError, model, operation_limit
+from tensorc.analysis.affine import Model, TooComplexError, model, operation_limit, term
 from tensorc.analysis.deps import Dependence, dependences
 from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.violation import Mark, Violation, unsupported
 from tensorc.analysis.witness import dependence_witness
 from tensorc.errors import Kind
 from tensorc.ir.combiner import COMBINERS
-from tensorc.ir.nodes import Func
+from tensorc.ir.nodes import Expr, Func
 from tensorc.ir.walk import Path
 
-Time: TypeAlias = tuple[str | int, ...]
+Time: TypeAlias = tuple[str | int | Expr, ...]
 
 
 def carried(func: Func, loop: str) -> Iterator[tuple[Dependence, isl.Map]]:
@@ -30,16 +30,18 @@ def carried(func: Func, loop: str) -> Iterator[tuple[Dependence, isl.Map]]:
 
     { x -> y : the loops around `loop` agree in x and y, and x[loop] < y[loop] }
     """
-    for dependence in dependences(func):
-        source, sink = dependence.source.loop_names, dependence.sink.loop_names
-        if loop not in source or loop not in sink:
-            continue
-        depth = source.index(loop)
+    for dependence in dependences(func, _under(func, loop)):
+        depth = dependence.source.loop_names.index(loop)
         inside = _same_prefix(dependence.relation, depth).order_lt(
             isl.dim_type.in_, depth, isl.dim_type.out, depth
         )
         if not inside.is_empty():
             yield dependence, inside
+
+
+def _under(func: Func, loop: str) -> list[str]:
+    """The statements inside a loop."""
+    return [s.name for s in statements(func) if loop in s.loop_names]
 
 
 def _same_prefix(relation: isl.Map, depth: int) -> isl.Map:
@@ -84,10 +86,7 @@ def lockstep(func: Func, loop: str, mark: Mark) -> Iterator[Violation]:
         return
     program = model(func)
     try:
-        for dependence in dependences(func):
-            names = dependence.source.loop_names, dependence.sink.loop_names
-            if loop not in names[0] or loop not in names[1]:
-                continue
+        for dependence in dependences(func, _under(func, loop)):
             with operation_limit():
                 bad = _lockstep_violation(program, dependence, loop)
             if not bad.is_empty():
@@ -124,7 +123,7 @@ def _lockstep_violation(program: Model, dependence: Dependence, loop: str) -> is
 
 # Theorem (order). A new order T' of the instances keeps the meaning when every dependence that is
 # not a reduction's own still goes forward: for all x -> y in D, T'(x) < T'(y). Reductions into one
-# element may change their order; that reassociates, which `strict` forbids for operators that round.
+# element may change their order; that reassociates, and `strict` forbids it where it rounds.
 def order_kept(
     func: Func,
     times: Mapping[str, isl.Map],
@@ -133,17 +132,18 @@ def order_kept(
     marks: tuple[Mark, ...],
     *,
     strict: bool,
+    skip: frozenset[str] = frozenset(),
 ) -> Iterator[Violation]:
     """Violations of running the statements of `times` at these new times (name -> time map).
 
-    `times` maps every statement whose order relative to another one may change. The message may
-    use {buffer}.
+    `times` maps every statement whose order relative to another one may change, to one or several
+    times. Dependences through the buffers in `skip` do not count. The message may use {buffer}.
     """
     program = model(func)
     try:
         for dependence in dependences(func):
             names = dependence.source.name, dependence.sink.name
-            if names[0] not in times and names[1] not in times:
+            if (names[0] not in times and names[1] not in times) or dependence.buffer in skip:
                 continue
             if dependence.reduction and not (strict and _rounds(dependence)):
                 continue
@@ -207,9 +207,12 @@ def overwritten_inside(
 
 
 def time_map(program: Model, stmt: Statement, time: Time) -> isl.Map:
-    """{ instance -> time } for a tuple of the statement's loop names and positions."""
+    """{ instance -> time } for a tuple of loop names, positions and expressions of loops."""
     names = program.domain(stmt).names
-    dims = ", ".join(names[t] if isinstance(t, str) else str(t) for t in time)
+    dims = ", ".join(
+        names[t] if isinstance(t, str) else term(t, names) if isinstance(t, Expr) else str(t)
+        for t in time
+    )
     order = isl.Map(f"{program.prefix}{{ {program.tuple_of(stmt)} -> [{dims}] }}")
     return order.intersect_domain(program.domain(stmt).set)
 
@@ -233,7 +236,7 @@ def _violation(
     message: str,
     consequence: str,
     marks: tuple[Mark, ...],
-    help: str | None,
+    advice: str | None,
 ) -> Violation:
     """The refusal that a reversed dependence gives; UNSUPPORTED when it rests on a guess."""
     remark = f"{dependence.kind} dependence, direction {direction(dependence, bad)}"
@@ -244,9 +247,9 @@ def _violation(
     )
     if not dependence.exact:
         reason = f"{message} (as far as can be told: an access or bound is not affine)"
-        return Violation("UNS001", Kind.UNSUPPORTED, reason, places, None, help)
+        return Violation("UNS001", Kind.UNSUPPORTED, reason, places, None, advice)
     witness = dependence_witness(model(func), dependence, bad, consequence)
-    return Violation(code, Kind.ILLEGAL, message, places, witness, help)
+    return Violation(code, Kind.ILLEGAL, message, places, witness, advice)
 
 
 def direction(dependence: Dependence, relation: isl.Map) -> str:

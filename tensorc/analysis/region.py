@@ -20,7 +20,7 @@ from tensorc.ir.arith import TRUE, add, all_of, at_most, constant, index, less, 
 from tensorc.ir.interval import Interval, interval
 from tensorc.ir.linear import Linear, linear
 from tensorc.ir.nodes import Binary, Buffer, Expr, For, Func, Var
-from tensorc.ir.walk import variables
+from tensorc.ir.walk import substitute, variables
 
 Touch: TypeAlias = tuple[Statement, int]
 """A statement and the number of one of its accesses."""
@@ -58,7 +58,8 @@ def loop_ranges(
 def box(buffer: Buffer, chosen: Sequence[Touch], fixed: Sequence[str]) -> Box:
     """The smallest box, per iteration of the fixed loops, that linear forms can show to hold all
     the accesses; a dimension that they cannot bound is taken whole."""
-    corner, extents = [], []
+    corner: list[Expr] = []
+    extents: list[Expr] = []
     for dim, extent in enumerate(buffer.shape):
         spans = [_span(touch, dim, fixed) for touch in chosen]
         first = spans[0]
@@ -78,10 +79,17 @@ def _span(touch: Touch, dim: int, fixed: Sequence[str]) -> tuple[Linear, int, in
     stmt, found = touch[0], access(touch)
     inner = [loop for loop in stmt.loops if loop.var.name not in fixed]
     moving = {loop.var.name for loop in inner}
-    form = linear(found.indices[dim])
+    value, ranges = found.indices[dim], loop_ranges(inner)
+    for loop in reversed(inner):
+        # Count from the loop's begin, which may move with the fixed loops.
+        extent = linear(sub(loop.end, loop.begin))
+        if variables(loop.begin) and not extent.terms:
+            value = substitute(value, {loop.var.name: add(loop.var, loop.begin)})
+            ranges[loop.var.name] = (0, extent.constant - 1)
+    form = linear(value)
     outer = {a: c for a, c in form.terms.items() if not variables(a) & moving}
     rest = Linear({a: c for a, c in form.terms.items() if a not in outer}, form.constant)
-    low, high = interval(rest.expr(), loop_ranges(inner))
+    low, high = interval(rest.expr(), ranges)
     if low is None or high is None or high < low:
         return None
     return Linear(outer, 0), low, high

@@ -5,20 +5,29 @@ A True answer is a proof; a False answer only means that the exact tier has to b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from tensorc.analysis.effects import Access, Statement, statements
-from tensorc.ir.nodes import Func
+from tensorc.analysis.evaluate import evaluate
+from tensorc.ir.arith import constant
+from tensorc.ir.interval import interval
+from tensorc.ir.linear import Linear, linear
+from tensorc.ir.nodes import Expr, For, Func, Var
+from tensorc.ir.walk import variables
+
+MOST_ITERATIONS = 4096
+"""Up to so many iterations a non-linear index is shown injective by trying them all."""
 
 
 @lru_cache(maxsize=1024)
 def carries_nothing(func: Func, loop: str) -> bool:
     """Do different iterations of the loop certainly touch different elements of what they write?
 
-    Theorem: let every access under the loop to a buffer that is written under it, and allocated
-    outside of it, have in one common dimension an index c * loop + r with one constant c and with
-    r in one interval shorter than |c|. Then equal elements come from equal iterations.
+    Considers, for every buffer that is written under the loop and allocated outside of it, all
+    accesses to it under the loop; `_separated` states the theorem.
     """
     inside = [s for s in statements(func) if loop in s.loop_names]
     written = {a.buffer.name for s in inside for a in s.accesses if a.writes}
@@ -34,15 +43,99 @@ def carries_nothing(func: Func, loop: str) -> bool:
     return True
 
 
-def _separated(accesses: list[tuple[Statement, Access]], loop: str) -> bool:
-    return False
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """One index as outer + own(loop) + rest, with rest in an interval of width `slack`."""
+
+    outer: Linear
+    own: Linear
+    low: int
+    high: int
+
+
+# Theorem (separated). Let all accesses have, in dimension d, indices outer_d + own_d(v) + rest with
+# one outer_d that does not change with v, one own_d that reads only v, and rest in an interval of
+# width w_d. Keep the dimensions in which the values of own_d differ by multiples of some g_d > w_d:
+# there equal elements have equal own_d. If v -> (own_d)_d over them is injective, equal elements
+# come from equal iterations.
+def _separated(accesses: Sequence[tuple[Statement, Access]], loop: str) -> bool:
+    found = next(x for x in accesses[0][0].loops if x.var.name == loop)
+    kept: list[tuple[Linear, int]] = []
+    for dim in range(len(accesses[0][1].indices)):
+        parts = [_index(s, a.indices[dim], loop) for s, a in accesses]
+        first = parts[0]
+        if first is None or not first.own.terms:
+            continue
+        if any(p is None or (p.outer, p.own) != (first.outer, first.own) for p in parts):
+            continue
+        low = min(p.low for p in parts if p is not None)
+        high = max(p.high for p in parts if p is not None)
+        if list(first.own.terms) == [Var(loop)]:
+            if abs(first.own.terms[Var(loop)]) > high - low:
+                return True
+            continue
+        kept.append((first.own, high - low))
+    return bool(kept) and _injective(kept, found)
+
+
+def _index(stmt: Statement, index: Expr, loop: str) -> _Index | None:
+    """An index split by what its terms read; None when a term mixes, or the rest has no bounds."""
+    depth = stmt.loop_names.index(loop)
+    inner = {x.var.name for x in stmt.loops[depth + 1 :]}
+    form = linear(index)
+    outer: dict[Expr, int] = {}
+    own: dict[Expr, int] = {}
+    rest: dict[Expr, int] = {}
+    for atom, coefficient in form.terms.items():
+        read = variables(atom)
+        if loop in read:
+            if read != {loop}:
+                return None
+            own[atom] = coefficient
+        elif read & inner:
+            rest[atom] = coefficient
+        else:
+            outer[atom] = coefficient
+    low, high = interval(Linear(rest, form.constant).expr(), _ranges(stmt.loops[depth + 1 :]))
+    if low is None or high is None:
+        return None
+    return _Index(Linear(outer, 0), Linear(own, 0), low, high)
+
+
+def _ranges(loops: Sequence[For]) -> dict[str, tuple[int | None, int | None]]:
+    ranges: dict[str, tuple[int | None, int | None]] = {}
+    for loop in loops:
+        high = interval(loop.end, ranges)[1]
+        ranges[loop.var.name] = (
+            interval(loop.begin, ranges)[0],
+            None if high is None else high - 1,
+        )
+    return ranges
+
+
+def _injective(kept: Sequence[tuple[Linear, int]], loop: For) -> bool:
+    begin, end = constant(loop.begin), constant(loop.end)
+    if begin is None or end is None or end - begin > MOST_ITERATIONS:
+        return False
+    columns = []
+    for own, width in kept:
+        expr = own.expr()
+        values = [evaluate(expr, {loop.var.name: v}) for v in range(begin, end)]
+        known = [v for v in values if v is not None]
+        if len(known) != len(values) or not known:
+            return not values
+        step = math.gcd(*(v - known[0] for v in known))
+        if step > width:
+            columns.append(known)
+    rows = list(zip(*columns, strict=True))
+    return bool(columns) and len(set(rows)) == len(rows)
 
 
 def only_reductions(func: Func, names: Iterable[str]) -> bool:
     """Are all dependences among these statements certainly a reduction's own?
 
-    True when every buffer that one of them writes, and that is shared between them or read by
-    them, is touched by nothing but reductions with one operator.
+    True when every buffer that one of them writes is touched, by all of them together, with
+    nothing but reductions with one operator.
     """
     wanted = set(names)
     chosen = [s for s in statements(func) if s.name in wanted]

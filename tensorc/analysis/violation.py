@@ -70,7 +70,7 @@ class Violation:
     message: str
     marks: tuple[Mark, ...] = ()
     witness: Witness | None = None
-    help: str | None = None
+    advice: str | None = None
     alternatives: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -78,11 +78,11 @@ class Violation:
             raise ValueError(f"unknown violation code {self.code}")
 
 
-def malformed(code: str, message: str, *paths: Path, help: str | None = None) -> Violation:
+def malformed(code: str, message: str, *paths: Path, advice: str | None = None) -> Violation:
     """A step that does not fit the program's structure: neither illegal nor unsupported."""
-    return Violation(code, Kind.MALFORMED, message, tuple(Mark(p) for p in paths), help=help)
+    return Violation(code, Kind.MALFORMED, message, tuple(Mark(p) for p in paths), advice=advice)
 
 
-def unsupported(code: str, message: str, *paths: Path, help: str | None = None) -> Violation:
+def unsupported(code: str, message: str, *paths: Path, advice: str | None = None) -> Violation:
     """A step whose legality is not decided."""
-    return Violation(code, Kind.UNSUPPORTED, message, tuple(Mark(p) for p in paths), help=help)
+    return Violation(code, Kind.UNSUPPORTED, message, tuple(Mark(p) for p in paths), advice=advice)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from tensorc.ir.arith import all_of, both, conjuncts
-from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, Reduce, Seq, Stmt, Store, Var
+from tensorc.ir.nodes import Alloc, Expr, For, Func, If, Reduce, Seq, Stmt, Store, Var
 from tensorc.ir.walk import Leaf, Path, at, normalised, replace, replace_at, rewrite, substitute
 
 
@@ -53,9 +53,9 @@ def nest(loops: Iterable[For], body: Stmt) -> Stmt:
     return body
 
 
-def loop(name: str, begin: Expr, end: Expr, body: Stmt = Seq(())) -> For:
-    """A serial loop."""
-    return For(Var(name), begin, end, body)
+def loop(name: str, begin: Expr, end: Expr) -> For:
+    """A serial loop around nothing yet."""
+    return For(Var(name), begin, end, Seq(()))
 
 
 def rename_loops(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
@@ -79,29 +79,3 @@ def stmt_at(func: Func, path: Path) -> Stmt:
     found = at(func, path)
     assert isinstance(found, Stmt)
     return found
-
-
-def loops_above(func: Func, path: Path) -> tuple[For, ...]:
-    """The loops that enclose a path, outermost first."""
-    found = []
-    for cut in range(len(path)):
-        here = at(func, path[:cut]) if not path or not isinstance(path[cut], int) else None
-        if isinstance(here, For) and path[cut] == "body":
-            found.append(here)
-    return tuple(found)
-
-
-def redirect(stmt: Stmt, old: str, change: Callable[[tuple[Expr, ...]], tuple[Expr, ...]],
-             new: Buffer) -> Stmt:  # fmt: skip
-    """`stmt` with every access to buffer `old` made one to `new` at change(indices)."""
-    from tensorc.ir.nodes import Load, Node
-
-    def visit(found: Node) -> Node | None:
-        match found:
-            case Load(buffer=buffer, indices=indices) if buffer.name == old:
-                return Load(new, change(indices))
-            case Store(buffer=buffer, indices=indices) if buffer.name == old:
-                return replace(found, buffer=new, indices=change(indices))
-        return None
-
-    return rewrite(stmt, visit)

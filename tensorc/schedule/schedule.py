@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from types import FrameType
 
 from tensorc.analysis.effects import statements
 from tensorc.errors import ScheduleError
@@ -15,10 +16,14 @@ from tensorc.schedule.primitives import (
     Annotate,
     CacheRead,
     CacheWrite,
+    ComputeAt,
     DecomposeReduction,
+    Fission,
     Fuse,
+    Merge,
     Parallel,
     Reorder,
+    ReverseComputeAt,
     Split,
     Unroll,
     Vectorize,
@@ -134,7 +139,7 @@ class Schedule:
         twin._spans = list(self._spans)
         return twin
 
-    # Primitives: each is documented, and checked, by its Step ----------------------------------------
+    # Primitives: each is documented, and checked, by its Step ----------------------------
 
     def split(self, loop: str, factors: int | Sequence[int]) -> tuple[str, ...]:
         """Split a loop; see `Split`. Returns the new loops, outermost first."""
@@ -147,6 +152,14 @@ class Schedule:
         for name in (inner, *more):
             (outer,) = self._apply(Fuse(outer, name), span)
         return outer
+
+    def fission(self, loop: str, after: str) -> str:
+        """Split a loop's body in two; see `Fission`. Returns the second loop."""
+        return self._apply(Fission(loop, after), _caller())[0]
+
+    def merge(self, first: str, second: str) -> None:
+        """Join two adjacent loops; see `Merge`."""
+        self._apply(Merge(first, second), _caller())
 
     def reorder(self, *order: str) -> None:
         """Put loops of a perfect nest into this order; see `Reorder`."""
@@ -190,13 +203,21 @@ class Schedule:
         """Compute into a local buffer; see `CacheWrite`. Returns the buffers made."""
         return self._apply(CacheWrite(statement, at, scope), _caller())
 
+    def compute_at(self, statement: str, loop: str, *, recompute: bool = False) -> None:
+        """Move a producer into a loop of its consumers; see `ComputeAt`."""
+        self._apply(ComputeAt(statement, loop, recompute), _caller())
+
+    def reverse_compute_at(self, statement: str, loop: str) -> None:
+        """Move a consumer into a loop of its producers; see `ReverseComputeAt`."""
+        self._apply(ReverseComputeAt(statement, loop), _caller())
+
 
 def _caller() -> Span | None:
     """The user's line: the first frame outside of this package."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     package = __name__.partition(".")[0]
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] != package:
             return Span(frame.f_code.co_filename, frame.f_lineno)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None

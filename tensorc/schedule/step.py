@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from tensorc.analysis.effects import statements
 from tensorc.analysis.violation import Violation, malformed
-from tensorc.schedule.state import Loop, State
+from tensorc.schedule.state import State, buffers, loops
 
 REGISTRY: dict[str, type[Step]] = {}
 """All primitives by the name that a trace uses."""
@@ -80,21 +81,19 @@ def explain(step: Step, state: State) -> Violation | None:
     return next(step.check(state), None)
 
 
-# Checks of references, shared by all primitives -----------------------------------------------------
+# Checks of references, shared by all primitives ------------------------------------------
 
 
 def check_loops(state: State, *wanted: str) -> Iterator[Violation]:
     """REF001, REF002: each name is a loop of the current nest."""
     for name in wanted:
         if state.find_loop(name) is None:
-            known = ", ".join(f"`{n}`" for n in _loop_names(state)) or "none"
+            known = ", ".join(f"`{n}`" for n in loops(state.func)) or "none"
             yield _missing(state, name, "REF001", "loop", known)
 
 
 def check_statements(state: State, *wanted: str) -> Iterator[Violation]:
     """REF003, REF002: each name is a statement of the current nest."""
-    from tensorc.analysis.effects import statements
-
     for name in wanted:
         if state.find_statement(name) is None:
             known = ", ".join(f"`{s.name}`" for s in statements(state.func)) or "none"
@@ -103,8 +102,6 @@ def check_statements(state: State, *wanted: str) -> Iterator[Violation]:
 
 def check_buffers(state: State, *wanted: str) -> Iterator[Violation]:
     """REF004, REF002: each name is a buffer of the current nest."""
-    from tensorc.schedule.state import buffers
-
     for name in wanted:
         if state.find_buffer(name) is None:
             known = ", ".join(f"`{n}`" for n in buffers(state.func)) or "none"
@@ -120,17 +117,11 @@ def check_serial(state: State, *wanted: str) -> Iterator[Violation]:
                 "STR003",
                 f"`{name}` is already {_KINDS[loop.node.kind]}",
                 loop.path,
-                help="do this step first, then give the loop its kind",
+                advice="do this step first, then give the loop its kind",
             )
 
 
 _KINDS = {"parallel": "parallel", "vectorize": "vectorized", "unroll": "unrolled"}
-
-
-def _loop_names(state: State) -> Mapping[str, Loop]:
-    from tensorc.schedule.state import loops
-
-    return loops(state.func)
 
 
 def _missing(state: State, name: str, code: str, what: str, known: str) -> Violation:
@@ -139,6 +130,6 @@ def _missing(state: State, name: str, code: str, what: str, known: str) -> Viola
         return malformed(
             "REF002",
             f"`{name}` is gone: step {retired.step}, `{retired.text}`, consumed it",
-            help=f"the {what}s now: {known}",
+            advice=f"the {what}s now: {known}",
         )
-    return malformed(code, f"there is no {what} `{name}`", help=f"the {what}s now: {known}")
+    return malformed(code, f"there is no {what} `{name}`", advice=f"the {what}s now: {known}")

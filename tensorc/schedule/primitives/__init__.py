@@ -2,7 +2,9 @@
 
 from tensorc.schedule.primitives.cache_read import CacheRead
 from tensorc.schedule.primitives.cache_write import CacheWrite
+from tensorc.schedule.primitives.compute_at import ComputeAt, ReverseComputeAt
 from tensorc.schedule.primitives.decompose_reduction import DecomposeReduction
+from tensorc.schedule.primitives.fission import Fission, Merge
 from tensorc.schedule.primitives.fuse import Fuse
 from tensorc.schedule.primitives.kinds import Annotate, Parallel, Unroll, Vectorize
 from tensorc.schedule.primitives.reorder import Reorder
@@ -12,10 +14,14 @@ __all__ = [
     "Annotate",
     "CacheRead",
     "CacheWrite",
+    "ComputeAt",
     "DecomposeReduction",
+    "Fission",
     "Fuse",
+    "Merge",
     "Parallel",
     "Reorder",
+    "ReverseComputeAt",
     "Split",
     "Unroll",
     "Vectorize",

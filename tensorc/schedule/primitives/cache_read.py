@@ -15,7 +15,7 @@ from tensorc.analysis.legality import overwritten_inside, too_complex
 from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
 from tensorc.ir.arith import add, index, sub
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, Load, Node, Stmt, Store, Var
-from tensorc.ir.walk import Path, rewrite, seq, substitute, variables
+from tensorc.ir.walk import rewrite, seq, substitute, variables
 from tensorc.schedule.place import Place, copy_nest, find_place, place_stmt
 from tensorc.schedule.rewrite import put, wrap_if
 from tensorc.schedule.state import State, buffers

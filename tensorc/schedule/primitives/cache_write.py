@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +13,9 @@ from tensorc.analysis.legality import too_complex
 from tensorc.analysis.region import Box, Touch
 from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
 from tensorc.ir.arith import add, constant, index
-from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Load, Node, Reduce, Stmt, Store, Var
-from tensorc.ir.walk import nodes, replace, rewrite, seq, written
+from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Load, Stmt, Store, Var
+from tensorc.ir.walk import nodes, seq, written
+from tensorc.schedule.cached import redirect
 from tensorc.schedule.place import Place, copy_nest, find_place, place_stmt
 from tensorc.schedule.primitives.cache_read import SCOPES
 from tensorc.schedule.rewrite import put, wrap_if
@@ -24,7 +25,10 @@ from tensorc.schedule.step import Step, check_loops, check_statements
 
 @dataclass(frozen=True, slots=True)
 class CacheWrite(Step):
-    """Let the part of loop `at`'s body that holds a statement work on a local copy of what it writes.
+    """Let a part of the nest work on a local copy of what it writes.
+
+    The part is that of loop `at`'s body which holds the statement; with `at=None` it begins at the
+    statement's outermost loop.
 
     Elements that are read before they are written are copied in first, elements that are written
     are copied out last, and every access of that part to the buffer goes to the copy. A reduction
@@ -135,7 +139,7 @@ class CacheWrite(Step):
             copy_in, copy_out = self._copies(state, place, buffers(state.func)[name], copy, box)
             before += copy_in
             after += copy_out
-        inside = seq(*before, _redirect(inside, local, box), *after)
+        inside = seq(*before, redirect(inside, local, box), *after)
         for copy in reversed(local.values()):
             inside = Alloc(copy, inside)
         return state.with_func(put(state.func, place.path, inside))
@@ -219,21 +223,3 @@ class CacheWrite(Step):
 
     def made(self, state: State) -> tuple[str, ...]:
         return tuple(state.fresh(f"{b.name}.acc") for b in self._buffers(state))
-
-
-def _redirect(stmt: Stmt, local: Mapping[str, Buffer], box: Box) -> Stmt:
-    """`stmt` with every access to a buffer of `local` made one to its copy, relative to the box."""
-
-    def change(found: Node) -> Node | None:
-        match found:
-            case Load(buffer=buffer, indices=indices) if buffer.name in local:
-                return Load(local[buffer.name], region.offset(indices, box))
-            case Store(buffer=buffer, indices=indices) if buffer.name in local:
-                moved = region.offset(indices, box)
-                return replace(found, buffer=local[buffer.name], indices=moved)
-            case Reduce(buffers=group, indices=indices) if any(b.name in local for b in group):
-                changed = tuple(local.get(b.name, b) for b in group)
-                return replace(found, buffers=changed, indices=region.offset(indices, box))
-        return None
-
-    return rewrite(stmt, change)

@@ -10,7 +10,7 @@ from tensorc.analysis.violation import Violation, malformed
 from tensorc.ir.arith import add, constant, floordiv, floormod, index, maximum, mul
 from tensorc.ir.nodes import Expr, For, Var
 from tensorc.ir.walk import substitute, variables
-from tensorc.schedule.rewrite import loop, put
+from tensorc.schedule.rewrite import loop, nest, put
 from tensorc.schedule.state import Loop, State, loops
 from tensorc.schedule.step import Step, check_loops, check_serial
 
@@ -68,7 +68,7 @@ class Fuse(Step):
             self.inner: add(floormod(Var(name), divisor), inner.node.begin),
         }
         body = substitute(inner.node.body, values)
-        fused = loop(name, index(0), _product(rows, columns), body)
+        fused = nest([loop(name, index(0), mul(rows, columns))], body)
         return state.with_func(put(state.func, outer.path, fused))
 
     def forward(self, state: State, name: str) -> str | None:
@@ -82,7 +82,3 @@ def _trips(found: Loop) -> Expr:
     """The number of iterations, which is not negative even when the extent is."""
     extent = found.extent
     return extent if isinstance(extent, Var) else maximum(extent, index(0))
-
-
-def _product(a: Expr, b: Expr) -> Expr:
-    return mul(a, b)

@@ -46,10 +46,10 @@ class _Kind(Step):
             yield from self._order(state)
 
     def _structure(self, state: State) -> Iterator[Violation]:
-        return iter(())
+        yield from ()
 
     def _order(self, state: State) -> Iterator[Violation]:
-        return iter(())
+        yield from ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,10 @@ class Vectorize(_Kind):
         split = f"split `{self.loop}` by the vector length, then vectorize the inner part"
         if extent is None:
             reason = f"the extent of `{self.loop}` is not a constant"
-            yield malformed("STR004", f"cannot vectorize: {reason}", found.path, help=split)
+            yield malformed("STR004", f"cannot vectorize: {reason}", found.path, advice=split)
         elif extent > LARGEST_VECTOR:
             reason = f"`{self.loop}` has {extent} iterations, a vector at most {LARGEST_VECTOR}"
-            yield malformed("TGT001", f"cannot vectorize: {reason}", found.path, help=split)
+            yield malformed("TGT001", f"cannot vectorize: {reason}", found.path, advice=split)
         yield from _not_in_a_vector(state, self.loop)
         for inner in nodes(found.node.body, For):
             if inner.kind in ("vectorize", "parallel"):
@@ -146,8 +146,8 @@ class Unroll(_Kind):
         found = state.loop(self.loop)
         if found.constant_extent is None:
             reason = f"the extent of `{self.loop}` is not a constant"
-            help = f"split `{self.loop}`, then unroll the inner part"
-            yield malformed("STR004", f"cannot unroll: {reason}", found.path, help=help)
+            advice = f"split `{self.loop}`, then unroll the inner part"
+            yield malformed("STR004", f"cannot unroll: {reason}", found.path, advice=advice)
             return
         copies = max(found.constant_extent, 1)
         around = [n for _, n in enclosing(state.func, found.path) if isinstance(n, For)]
@@ -194,7 +194,7 @@ class Annotate(Step):
 
     def check(self, state: State) -> Iterator[Violation]:
         yield from check_loops(state, self.loop)
-        if not isinstance(self.key, str) or not self.key.isidentifier():
+        if not str(self.key).isidentifier():
             yield malformed("ARG001", f"the key {self.key!r} is not an identifier")
         if type(self.value) not in (int, str):
             yield malformed("ARG001", f"the value {self.value!r} is neither integer nor text")

@@ -102,7 +102,7 @@ class Reorder(Step):
         return stmt.time[:start] + after + stmt.time[start + len(after) :]
 
     def _band(self, state: State) -> list[Loop] | None:
-        """The perfect nest from the outermost to the innermost named loop; None if there is none."""
+        """The perfect nest from the outermost to the innermost named loop, if there is one."""
         named = [state.loop(name) for name in self.order]
         band = [min(named, key=lambda x: len(x.path))]
         missing = {x.name for x in named} - {band[0].name}

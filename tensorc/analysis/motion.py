@@ -1,0 +1,245 @@
+"""Where the instances of a moved stage go: lexmin and lexmax of the flow of values.
+
+A *stage* is a subtree that moves as a whole into the body of a loop, the *target*. An iteration of
+the target is named by its prefix, the values of the target's loops, outermost first. The stage and
+the target share their first `shared` loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import islpy as isl
+
+from tensorc.analysis.affine import Model, model, operation_limit
+from tensorc.analysis.deps import Dependence, dependences
+from tensorc.analysis.effects import Statement, statements
+from tensorc.analysis.legality import order_kept, time_map
+from tensorc.analysis.violation import Mark, Violation, Witness
+from tensorc.analysis.witness import smallest_point, vector_text
+from tensorc.errors import Kind
+from tensorc.ir.nodes import Func
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """A stage (names of its statements), the loops of its target, and what they share.
+
+    `producer` says that the stage computes what the target reads; else it reads what the target
+    computes. `everywhere` keeps every prefix that needs an instance, not only the first.
+    """
+
+    stage: tuple[str, ...]
+    target: tuple[str, ...]
+    shared: int
+    producer: bool
+    everywhere: bool = False
+
+
+def flows(func: Func, motion: Motion) -> Iterator[Dependence]:
+    """The flow dependences between the stage and the statements under the target."""
+    inside = _under(func, motion)
+    for dependence in dependences(func, (*motion.stage, *inside)):
+        ends = dependence.source.name, dependence.sink.name
+        wanted = (motion.stage, inside) if motion.producer else (inside, motion.stage)
+        carries = dependence.source_access.writes and dependence.sink_access.reads
+        if carries and ends[0] in wanted[0] and ends[1] in wanted[1]:
+            yield dependence
+
+
+def _under(func: Func, motion: Motion) -> tuple[str, ...]:
+    """The statements under the target, those of the stage excepted."""
+    depth = len(motion.target)
+    return tuple(
+        s.name
+        for s in statements(func)
+        if s.loop_names[:depth] == motion.target and s.name not in motion.stage
+    )
+
+
+# Theorem (placement). Let pi(x) be the first (producer) or the last (consumer) prefix whose
+# iteration needs, or computes, a value of instance x. Running x in iteration pi(x), before its
+# consumers or after its producers there, keeps the flow between stage and target. No instance may
+# be without a prefix: it would be lost.
+def placements(func: Func, motion: Motion) -> Mapping[str, isl.Map]:
+    """{ instance -> prefix } for each statement of the stage; instances may be missing."""
+    program = model(func)
+    found: dict[str, isl.Map] = {}
+    with operation_limit():
+        for dependence in flows(func, motion):
+            stmt = dependence.source if motion.producer else dependence.sink
+            other = dependence.sink if motion.producer else dependence.source
+            pairs = dependence.relation if motion.producer else dependence.relation.reverse()
+            relation = pairs.apply_range(_prefix_of(program, other, motion))
+            for n in range(motion.shared):
+                relation = relation.equate(isl.dim_type.in_, n, isl.dim_type.out, n)
+            known = found.get(stmt.name)
+            found[stmt.name] = relation if known is None else known.union(relation)
+        if not motion.everywhere:
+            pick = "lexmin" if motion.producer else "lexmax"
+            found = {name: getattr(r, pick)() for name, r in found.items()}
+        return {name: relation.coalesce() for name, relation in found.items()}
+
+
+def _prefix_of(program: Model, stmt: Statement, motion: Motion) -> isl.Map:
+    dims = ", ".join(f"x{n}" for n in range(len(motion.target)))
+    return isl.Map(f"{program.prefix}{{ {program.tuple_of(stmt)} -> [{dims}] }}")
+
+
+def lost(
+    func: Func, motion: Motion, mark: Mark, placed: Mapping[str, isl.Map]
+) -> Iterator[Violation]:
+    """Violations of the placement theorem: instances without a prefix, and inexact flow."""
+    program = model(func)
+    side = "needs" if motion.producer else "computes a value for"
+    target = motion.target[-1]
+    for stmt in statements(func):
+        if stmt.name not in motion.stage:
+            continue
+        message = f"cannot move `{stmt.name}` to `{target}`: no iteration {side} some instance"
+        missing = program.domain(stmt).set
+        if stmt.name in placed:
+            missing = missing.subtract(placed[stmt.name].domain())
+        if not missing.is_empty():
+            witness = _lost_witness(program, stmt, missing, side, target)
+            exact = program.domain(stmt).exact
+            kind = Kind.ILLEGAL if exact else Kind.UNSUPPORTED
+            code = "RGN003" if exact else "UNS001"
+            yield Violation(code, kind, message, (mark, Mark(stmt.path)), witness)
+            return
+    for dependence in flows(func, motion):
+        if not dependence.exact:
+            reason = f"undecided: the flow through `{dependence.buffer}` is not affine"
+            yield Violation("UNS001", Kind.UNSUPPORTED, reason, (mark,))
+            return
+
+
+def _lost_witness(
+    program: Model, stmt: Statement, missing: isl.Set, side: str, target: str
+) -> Witness:
+    pairs = isl.Map.from_domain(missing)
+    order = {pairs.get_dim_name(isl.dim_type.param, n): n for n in range(len(program.symbols))}
+    found, values, _ = smallest_point(pairs)
+    sizes = tuple((name, found[order[p]]) for name, p in program.symbols.items())
+    vector = tuple(zip(stmt.loop_names, values, strict=True))
+    given = f" ({', '.join(f'{n}={v}' for n, v in sizes)})" if sizes else ""
+    who = f"`{stmt.name}`{vector_text(vector) if vector else ''}"
+    text = f"witness{given}: no iteration of `{target}` {side} {who}"
+    return Witness(sizes, (stmt.name, vector), (stmt.name, vector), (stmt.name, ()), text)
+
+
+def moved_times(
+    func: Func,
+    motion: Motion,
+    placed: Mapping[str, isl.Map],
+    cut: int,
+    opened: bool,
+    position: int,
+) -> dict[str, isl.Map]:
+    """The time maps after the move, for every statement under the target and of the stage.
+
+    The stage is inserted into the target's body at time element number `cut`: next to child number
+    `position` of the sequence there, or, when `opened`, of a new sequence around the only child.
+    Existing children get odd positions, so that the stage fits in before or after.
+    """
+    program = model(func)
+    place = 2 * position if motion.producer else 2 * position + 2
+    times: dict[str, isl.Map] = {}
+    under = [s for s in statements(func) if s.name in _under(func, motion)]
+    template: Sequence[str | int] = under[0].time[:cut]
+    for stmt in under:
+        if stmt.time[:cut] != tuple(template):
+            continue
+        if opened:
+            time = (*stmt.time[:cut], 1, *stmt.time[cut:])
+        else:
+            here = stmt.time[cut]
+            assert isinstance(here, int)
+            time = (*stmt.time[:cut], 2 * here + 1, *stmt.time[cut + 1 :])
+        times[stmt.name] = time_map(program, stmt, time)
+    for stmt in statements(func):
+        if stmt.name in placed:
+            start = _after_shared(stmt, motion.shared)
+            own = time_map(program, stmt, stmt.time[start:])
+            times[stmt.name] = _compose(program, placed[stmt.name], motion, template, place, own)
+    return times
+
+
+def _after_shared(stmt: Statement, shared: int) -> int:
+    """The number of time elements up to and including the last shared loop."""
+    count = 0
+    for n, element in enumerate(stmt.time):
+        if count == shared:
+            return n
+        count += isinstance(element, str)
+    return len(stmt.time)
+
+
+def _compose(
+    program: Model,
+    placement: isl.Map,
+    motion: Motion,
+    template: Sequence[str | int],
+    place: int,
+    own: isl.Map,
+) -> isl.Map:
+    """{ instance -> (template with the prefix's values, place, the stage's own time) }."""
+    names = {name: f"x{n}" for n, name in enumerate(motion.target)}
+    dims = [names[t] if isinstance(t, str) else str(t) for t in (*template, place)]
+    prefix = ", ".join(names.values())
+    outer = isl.Map(f"{program.prefix}{{ [{prefix}] -> [{', '.join(dims)}] }}")
+    return placement.apply_range(outer).flat_range_product(own)
+
+
+# Theorem (recomputation). A stage that writes one temporary, used by nothing outside the target,
+# may run again in every iteration that needs it, into a buffer of that iteration's own, when at
+# all these times its operands hold the values they had: the dependences between the stage and
+# other statements through other buffers still go forward.
+def recomputable(
+    func: Func,
+    motion: Motion,
+    buffers: Collection[str],
+    times: Mapping[str, isl.Map],
+    marks: tuple[Mark, ...],
+) -> Iterator[Violation]:
+    """Violations of running the stage, which writes `buffers`, at all of its new times."""
+    inside = {*motion.stage, *_under(func, motion)}
+    parameters = {p.name for p in func.params}
+    for stmt in statements(func):
+        for access in stmt.accesses:
+            seen = stmt.name not in inside and access.buffer.name in buffers
+            if seen or len(buffers) > 1 or access.buffer.name in parameters & set(buffers):
+                name = sorted(buffers)[0]
+                message = (
+                    f"cannot recompute: `{name}` is seen from outside of `{motion.target[-1]}`"
+                )
+                yield Violation("RGN004", Kind.ILLEGAL, message, (*marks, Mark(access.path)))
+                return
+    yield from order_kept(
+        func,
+        times,
+        "DEP006",
+        "cannot recompute: `{buffer}` would hold another value",
+        marks,
+        strict=False,
+        skip=frozenset(buffers),
+    )
+
+
+def self_contained(func: Func, names: Sequence[str], buffer: str, depth: int) -> bool:
+    """Whether every value that goes through the buffer stays within one iteration.
+
+    Of the first `depth` loops, which enclose all the named statements.
+    """
+    for dependence in dependences(func, names):
+        if dependence.buffer != buffer or dependence.kind == "anti":
+            continue
+        if not (dependence.source_access.writes and dependence.sink_access.reads):
+            continue
+        relation = dependence.relation
+        for n in range(depth):
+            relation = relation.equate(isl.dim_type.in_, n, isl.dim_type.out, n)
+        if not dependence.relation.is_subset(relation):
+            return False
+    return True
