@@ -1,0 +1,120 @@
+"""Masked vector access: lanes whose mask does not hold touch no memory.
+
+Memory of our own may be touched in all lanes, so there a masked store becomes a load, a select and
+a store, which LLVM can keep in registers.
+"""
+
+from __future__ import annotations
+
+from tensorc.codegen.context import Context
+from tensorc.codegen.emit_index import known_index
+from tensorc.codegen.emit_memory import (
+    address,
+    forget,
+    from_memory,
+    lane_of,
+    load,
+    reverse,
+    store,
+    to_memory,
+)
+from tensorc.codegen.emit_ops import select
+from tensorc.codegen.passes.flatten import flat_index, lanes_here
+from tensorc.codegen.values import Value, constant, memory_type, suffix, vector
+from tensorc.ir.nodes import Buffer, Expr, MaskedLoad, MaskedStore, Ramp
+
+
+def masked_load(c: Context, node: MaskedLoad) -> Value:
+    buffer, index = node.buffer, flat_index(node.buffer, node.indices)
+    mask = c.evaluate(c, node.mask)
+    lanes = mask.lanes
+    if mask.text == constant(False, mask.dtype, lanes).text:
+        return constant(0, buffer.dtype, lanes)
+    if mask.text == constant(True, mask.dtype, lanes).text or _always_inside(c, buffer, index):
+        loaded = load(c, buffer, (index,))
+        return select(c, mask, loaded, constant(0, buffer.dtype, lanes))
+    return _masked_load(c, buffer, index, mask)
+
+
+def _masked_load(c: Context, buffer: Buffer, index: Expr, mask: Value) -> Value:
+    lanes, type_ = mask.lanes, memory_type(buffer.dtype, mask.lanes)
+    ending = suffix(memory_type(buffer.dtype), lanes)
+    step = known_index(c, index.stride) if isinstance(index, Ramp) else None
+    if step not in (1, -1) or not isinstance(index, Ramp):
+        pointers = _pointers(c, buffer, index, lanes)
+        raw = c.out.load(
+            buffer.name,
+            f"call {type_} @llvm.masked.gather.{ending}.v{lanes}p0(<{lanes} x ptr> align "
+            f"{buffer.dtype.bytes} {pointers}, {mask.type} {mask.text}, {type_} zeroinitializer)",
+        )
+        return from_memory(c, raw, buffer.dtype, lanes)
+    where = address(c, buffer, index.base if step == 1 else lane_of(index, lanes - 1))
+    bits = mask.text if step == 1 else reverse(c, mask.type, mask.text, lanes)
+    raw = c.out.load(
+        where.memory,
+        f"call {type_} @llvm.masked.load.{ending}.p0(ptr align {where.alignment} {where.pointer}, "
+        f"{mask.type} {bits}, {type_} zeroinitializer)",
+    )
+    if step == -1:
+        raw = reverse(c, type_, raw, lanes)
+    return from_memory(c, raw, buffer.dtype, lanes)
+
+
+def masked_store(c: Context, node: MaskedStore) -> None:
+    buffer, index = node.buffer, flat_index(node.buffer, node.indices)
+    mask = c.evaluate(c, node.mask)
+    lanes = mask.lanes
+    if mask.text == constant(False, mask.dtype, lanes).text:
+        return
+    value = c.evaluate(c, node.value)
+    if mask.text == constant(True, mask.dtype, lanes).text:
+        store(c, buffer, (index,), value)
+    elif _always_inside(c, buffer, index) and isinstance(index, Ramp):
+        # A ramp of constant stride other than 0 has distinct lanes, so that no two stores meet.
+        store(c, buffer, (index,), select(c, mask, value, load(c, buffer, (index,))))
+    else:
+        _masked_store(c, buffer, index, mask, to_memory(c, value))
+
+
+def _masked_store(c: Context, buffer: Buffer, index: Expr, mask: Value, raw: str) -> None:
+    lanes, type_ = mask.lanes, memory_type(buffer.dtype, mask.lanes)
+    ending = suffix(memory_type(buffer.dtype), lanes)
+    step = known_index(c, index.stride) if isinstance(index, Ramp) else None
+    if step not in (1, -1) or not isinstance(index, Ramp):
+        pointers = _pointers(c, buffer, index, lanes)
+        c.out.effect(
+            f"call void @llvm.masked.scatter.{ending}.v{lanes}p0({type_} {raw}, <{lanes} x ptr> "
+            f"align {buffer.dtype.bytes} {pointers}, {mask.type} {mask.text})"
+        )
+    else:
+        where = address(c, buffer, index.base if step == 1 else lane_of(index, lanes - 1))
+        bits = mask.text
+        if step == -1:
+            raw, bits = reverse(c, type_, raw, lanes), reverse(c, mask.type, bits, lanes)
+        c.out.effect(
+            f"call void @llvm.masked.store.{ending}.p0({type_} {raw}, ptr align "
+            f"{where.alignment} {where.pointer}, {mask.type} {bits})"
+        )
+    forget(c, frozenset((buffer.name,)))
+
+
+def _pointers(c: Context, buffer: Buffer, index: Expr, lanes: int) -> str:
+    """A vector of addresses."""
+    offsets = c.evaluate(c, index)
+    base = c.places[buffer.name].pointer
+    return c.out.pure(
+        f"getelementptr {memory_type(buffer.dtype)}, ptr {base}, {vector('i64', lanes)} "
+        f"{offsets.text}"
+    )
+
+
+def _always_inside(c: Context, buffer: Buffer, index: Expr) -> bool:
+    """Whether the buffer is our own and all lanes lie in it, whatever the mask says."""
+    elements = c.places[buffer.name].elements
+    if elements is None or not isinstance(index, Ramp):
+        return False
+    first, step = known_index(c, index.base), known_index(c, index.stride)
+    if first is None or not step:
+        return False
+    last = first + step * (lanes_here(index) - 1)
+    return min(first, last) >= 0 and max(first, last) < elements

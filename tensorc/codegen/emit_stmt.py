@@ -1,0 +1,107 @@
+"""Statements: loops, conditions, stores, and the parallel loops that become functions."""
+
+from __future__ import annotations
+
+from tensorc.codegen import emit_masks, emit_memory, emit_parallel
+from tensorc.codegen.context import Context
+from tensorc.codegen.emit_expr import evaluate
+from tensorc.codegen.emit_index import index_of
+from tensorc.codegen.emit_ops import broadcast
+from tensorc.codegen.passes.flatten import flat_index, lanes_here
+from tensorc.codegen.values import Value
+from tensorc.dtype import DType
+from tensorc.ir.nodes import Alloc, For, If, MaskedStore, Seq, Stmt, Store
+
+
+def execute(c: Context, stmt: Stmt) -> None:
+    match stmt:
+        case Store():
+            _store(c, stmt)
+        case Seq(body=body):
+            for part in body:
+                execute(c, part)
+        case For():
+            _loop(c, stmt)
+        case If():
+            _if(c, stmt)
+        case MaskedStore():
+            c.seen = frozenset()
+            emit_masks.masked_store(c, stmt)
+        case Alloc(buffer=buffer, body=body):
+            emit_memory.allocate(c, buffer)
+            execute(c, body)
+        case _:
+            raise TypeError(f"not a lowered statement: {stmt!r}")
+
+
+def _store(c: Context, stmt: Store) -> None:
+    c.seen = frozenset()
+    value = evaluate(c, stmt.value)
+    lanes = lanes_here(flat_index(stmt.buffer, stmt.indices))
+    emit_memory.store(c, stmt.buffer, stmt.indices, broadcast(c, value, lanes // value.lanes))
+
+
+def _if(c: Context, stmt: If) -> None:
+    c.seen = frozenset()
+    condition = evaluate(c, stmt.condition).text
+    if condition == "false":
+        return
+    if condition == "true":
+        execute(c, stmt.body)
+        return
+    then, join = c.out.fresh("then"), c.out.fresh("join")
+    c.out.branch(condition, then, join)
+    c.out.start(then)
+    with c.out.scope():
+        execute(c, stmt.body)
+    c.out.jump(join)
+    c.out.start(join)
+
+
+def _loop(c: Context, loop: For) -> None:
+    begin, end = index_of(c, loop.begin), index_of(c, loop.end)
+    name = loop.var.name
+    if _unrolled(loop, begin, end):
+        for iteration in range(int(begin), int(end)):
+            c.variables[name] = iteration
+            execute(c, loop.body)
+    elif loop.kind == "parallel" and not c.inside_parallel:
+        emit_parallel.region(c, loop, begin, end)
+    else:
+        _counted(c, loop, begin, end)
+
+
+def _unrolled(loop: For, begin: int | str, end: int | str) -> bool:
+    if not (isinstance(begin, int) and isinstance(end, int)):
+        return False
+    return end - begin <= 1 or loop.kind == "unroll"
+
+
+def _counted(c: Context, loop: For, begin: int | str, end: int | str) -> None:
+    """A loop that tests at its end, behind a test of whether it runs at all."""
+    out = c.out
+    changed = emit_memory.written_in(c, loop)
+    body, done = out.named(loop.var.name), out.fresh("done")
+    variable = out.named(loop.var.name)
+    if not (isinstance(begin, int) and isinstance(end, int)):
+        out.branch(out.pure(f"icmp slt i64 {begin}, {end}"), body, done)
+    else:
+        out.jump(body)
+    before = out.block
+    emit_memory.forget(c, changed)
+    out.start(body)
+    c.depth += 1
+    c.depths[loop.var.name] = c.depth
+    c.variables[loop.var.name] = Value(variable, DType.INDEX)
+    head = len(out.lines)
+    out.lines.append("")
+    with out.scope():
+        execute(c, loop.body)
+    c.depth -= 1
+    following = out.result(f"add nsw i64 {variable}, 1")
+    more = out.result(f"icmp slt i64 {following}, {end}")
+    # The loop is closed here, where its last block is known.
+    out.lines[head] = f"  {variable} = phi i64 [{begin}, %{before}], [{following}, %{out.block}]"
+    out.branch(more, body, done)
+    out.start(done)
+    emit_memory.forget(c, changed)

@@ -1,0 +1,122 @@
+"""A lowered function as LLVM text.
+
+The text uses opaque pointers and asks for nothing that is not proved: parameters do not overlap
+and are aligned to their elements, arithmetic on data wraps, and floats are contracted to fused
+multiply-adds at most. It defines one global symbol, the entry; all it may need from outside is the
+parallel hook.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorc.codegen.context import Context, Module, Place
+from tensorc.codegen.emit_expr import evaluate
+from tensorc.codegen.emit_memory import from_memory
+from tensorc.codegen.emit_stmt import execute
+from tensorc.codegen.hook import HOOK_DECLARATION
+from tensorc.codegen.pipeline import Lowered, Options
+from tensorc.codegen.symbols import entry_symbol
+from tensorc.codegen.values import Value, memory_type
+from tensorc.dtype import DType
+from tensorc.ir.nodes import Buffer, Expr, Param, Var
+from tensorc.ir.walk import nodes
+from tensorc.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Code for one function.
+
+    Attributes:
+        name: the function's.
+        text: an LLVM module without a triple, which the compiler of the text adds.
+        symbol: the global symbol of the entry, with the C interface that `tensorc.runtime.abi`
+            describes.
+        params, sizes: the C parameters, but for the workspace.
+        shared_bytes, worker_bytes: of workspace, as index expressions over the sizes: it takes
+            shared_bytes + workers * worker_bytes. Both are 0 for a kernel without a workspace.
+        parallel: whether the hook is called.
+    """
+
+    name: str
+    text: str
+    symbol: str
+    params: tuple[Param, ...]
+    sizes: tuple[str, ...]
+    shared_bytes: Expr
+    worker_bytes: Expr
+    parallel: bool
+    target: Target
+    options: Options
+
+
+def emit(lowered: Lowered) -> Kernel:
+    """LLVM text for a lowered function."""
+    func = lowered.original
+    symbol = entry_symbol(func.name)
+    module = Module(lowered.target, symbol, lowered.options.strict_float)
+    c = Context(module, lowered.storage, evaluate, execute)
+    arguments = [_parameter(c, param) for param in func.params]
+    sizes = sizes_of(func.params)
+    for size in sizes:
+        arguments.append(f"i64 {_scalar(c, Var(size))}")
+    if lowered.storage.workspace:
+        c.shared = c.worker = "%workspace"
+        arguments += ["ptr noalias %workspace", "i32 %workers"]
+    execute(c, lowered.func.body)
+    c.out.effect("ret i32 0")
+    body = "\n".join([*c.out.allocas, *c.out.lines])
+    module.functions.append(
+        f"define i32 @{symbol}({', '.join(arguments)}) #0 {{\nentry:\n{body}\n}}\n"
+    )
+    width = lowered.target.vector_bits
+    parts = [
+        HOOK_DECLARATION if module.parallel else "",
+        module.text(),
+        'attributes #0 = { nounwind "no-builtins" "no-stack-arg-probe" '
+        f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}\n',
+    ]
+    return Kernel(
+        func.name,
+        "\n".join(part for part in parts if part),
+        symbol,
+        func.params,
+        sizes,
+        lowered.storage.shared,
+        lowered.storage.worker,
+        module.parallel,
+        lowered.target,
+        lowered.options,
+    )
+
+
+def sizes_of(params: tuple[Param, ...]) -> tuple[str, ...]:
+    """The symbolic sizes, in order of first appearance."""
+    found: dict[str, None] = {}
+    for param in params:
+        if isinstance(param.value, Buffer):
+            for extent in param.value.shape:
+                found.update((variable.name, None) for variable in nodes(extent, Var))
+    return tuple(found)
+
+
+def _parameter(c: Context, param: Param) -> str:
+    value = param.value
+    if isinstance(value, Var):
+        return f"{memory_type(value.dtype)} {_scalar(c, value)}"
+    name = c.out.named(value.name)
+    alignment = max(value.alignment or 1, value.dtype.bytes)
+    c.places[value.name] = Place(name, alignment)
+    access = " readonly" if param.mode in ("in", "const") else ""
+    return f"ptr noalias{access} align {alignment} {name}"
+
+
+def _scalar(c: Context, var: Var) -> str:
+    """A scalar parameter, converted from the form in which it travels."""
+    name = c.out.named(var.name)
+    if var.dtype is DType.INDEX:
+        c.variables[var.name] = Value(name, DType.INDEX)
+    else:
+        c.variables[var.name] = from_memory(c, name, var.dtype, 1)
+    return name

@@ -1,0 +1,111 @@
+"""The last stage: every access has one flat index, and every buffer one dimension."""
+
+from __future__ import annotations
+
+from functools import lru_cache, reduce
+
+from tensorc.ir import arith
+from tensorc.ir.linear import linear
+from tensorc.ir.nodes import (
+    Alloc,
+    Binary,
+    Broadcast,
+    Buffer,
+    Expr,
+    Func,
+    Load,
+    MaskedLoad,
+    MaskedStore,
+    Node,
+    Param,
+    Ramp,
+    Store,
+)
+from tensorc.ir.types import lanes_of
+from tensorc.ir.walk import replace, rewrite
+
+lanes_here = lru_cache(maxsize=1 << 14)(lanes_of)
+
+
+def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
+    """In elements: those that the buffer states, or those of a compact row-major array."""
+    if buffer.strides is not None:
+        return tuple(arith.index(stride) for stride in buffer.strides)
+    strides: list[Expr] = [arith.index(1)] * len(buffer.shape)
+    for axis in reversed(range(len(buffer.shape) - 1)):
+        strides[axis] = arith.mul(strides[axis + 1], buffer.shape[axis + 1])
+    return tuple(strides)
+
+
+def extent_of(buffer: Buffer) -> Expr:
+    """The number of elements from the first to the last one, the last included."""
+    if buffer.strides is None:
+        total: Expr = arith.index(1)
+        return reduce(arith.mul, buffer.shape, total)
+    last: Expr = arith.index(1)
+    for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
+        last = arith.add(last, arith.mul(arith.sub(extent, arith.index(1)), arith.index(stride)))
+    return last
+
+
+@lru_cache(maxsize=1 << 14)
+def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    """The sum of index times stride: a `Ramp` where the vector indices are ramps."""
+    if len(indices) == 1 and buffer.strides is None:
+        return indices[0]
+    scalars: Expr = arith.index(0)
+    ramp: Ramp | None = None
+    general: list[Expr] = []
+    for index, stride in zip(indices, strides_of(buffer), strict=True):
+        match index:
+            case Ramp(base=base, stride=step, lanes=lanes):
+                scalars = arith.add(scalars, arith.mul(base, stride))
+                step = arith.mul(step, stride)
+                step = step if ramp is None else arith.add(ramp.stride, step)
+                ramp = Ramp(arith.index(0), step, lanes)
+            case Broadcast(value=value):
+                scalars = arith.add(scalars, arith.mul(value, stride))
+            case _ if lanes_here(index) > 1:
+                general.append(_scaled(index, stride))
+            case _:
+                scalars = arith.add(scalars, arith.mul(index, stride))
+    scalars = linear(scalars).expr()
+    lanes = max(map(lanes_here, indices), default=1)
+    if not general:
+        if ramp is None:
+            return scalars if lanes == 1 else Broadcast(scalars, lanes)
+        return Ramp(scalars, ramp.stride, lanes)
+    start: Expr = Broadcast(scalars, lanes) if ramp is None else Ramp(scalars, ramp.stride, lanes)
+    return reduce(lambda a, b: Binary("add", a, b), general, start)
+
+
+def _scaled(index: Expr, stride: Expr) -> Expr:
+    if arith.constant(stride) == 1:
+        return index
+    return Binary("mul", index, Broadcast(stride, lanes_here(index)))
+
+
+def flatten(func: Func) -> Func:
+    """Accesses with one index each; parameters keep their shapes, which say what the sizes are."""
+
+    def flat(buffer: Buffer) -> Buffer:
+        if len(buffer.shape) == 1 and buffer.strides is None:
+            return buffer
+        return replace(buffer, shape=(extent_of(buffer),), strides=None)
+
+    def change(node: Node) -> Node | None:
+        match node:
+            case Load() | MaskedLoad() | Store() | MaskedStore():
+                index = flat_index(node.buffer, node.indices)
+                return replace(node, buffer=flat(node.buffer), indices=(index,))
+            case Alloc(buffer=buffer):
+                return replace(node, buffer=flat(buffer))
+        return None
+
+    params = tuple(
+        replace(p, value=flat(p.value)) if isinstance(p.value, Buffer) else p for p in func.params
+    )
+    return replace(rewrite(func, change), params=params)
+
+
+__all__ = ["Param", "extent_of", "flat_index", "flatten", "lanes_here", "strides_of"]

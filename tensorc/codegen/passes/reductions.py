@@ -1,0 +1,88 @@
+"""A `Reduce` becomes stores of what its combiner makes of the old and the new values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tensorc.ir.combiner import COMBINERS
+from tensorc.ir.naming import first_free
+from tensorc.ir.nodes import Alloc, Buffer, Expr, Func, Let, Load, Node, Reduce, Stmt, Store, Var
+from tensorc.ir.types import dtype_of
+from tensorc.ir.walk import Leaf, nodes, rewrite, seq, statements
+
+Fresh = Callable[[str], str]
+# Their combination evaluates the new value only when the old one does not decide. Reductions
+# evaluate it always, and vectors need no mask then.
+_LAZY = frozenset({"any", "all"})
+
+
+def reductions(func: Func) -> Func:
+    """All combined values are computed before the first of them is stored."""
+    if next(nodes(func, Reduce), None) is None:
+        return func
+    taken = {p.name for p in func.params} | {alloc.buffer.name for alloc in nodes(func, Alloc)}
+    taken |= {stmt.name for _, stmt in statements(func) if isinstance(stmt, Leaf)}
+    taken |= {var.name for var in nodes(func, Var)}
+
+    def fresh(base: str) -> str:
+        name = first_free(base, taken)
+        taken.add(name)
+        return name
+
+    def change(node: Node) -> Node | None:
+        if not isinstance(node, Reduce):
+            return None
+        return _single(node, fresh) if len(node.buffers) == 1 else _several(node, fresh)
+
+    return rewrite(func, change)
+
+
+def _single(node: Reduce, fresh: Fresh) -> Store:
+    buffer = node.buffers[0]
+    old, new = (Load(buffer, node.indices),), node.values
+    combine = COMBINERS[node.op].combine
+    if node.op in _LAZY:
+        var = Var(fresh(f"{node.name}.value"), buffer.dtype)
+        value: Expr = Let(var, new[0], combine(old, (var,))[0])
+    else:
+        value = combine(old, new)[0]
+    return Store(node.name, buffer, node.indices, value, node.span)
+
+
+def _several(node: Reduce, fresh: Fresh) -> Stmt:
+    """All but the last buffer wait in a temporary until every value is computed."""
+    stores: list[Stmt] = []
+    copies: list[Stmt] = []
+    waiting: list[Buffer] = []
+    last = len(node.buffers) - 1
+    for position, buffer in enumerate(node.buffers):
+        name = node.name if position == 0 else fresh(f"{node.name}.{position}")
+        value = _combined(node, position, fresh)
+        if position == last:
+            stores.append(Store(name, buffer, node.indices, value, node.span))
+            continue
+        temporary = Buffer(fresh(f"{buffer.name}.new"), (), buffer.dtype, "register")
+        waiting.append(temporary)
+        stores.append(Store(fresh(temporary.name), temporary, (), value, node.span))
+        copies.append(Store(name, buffer, node.indices, Load(temporary, ()), node.span))
+    body: Stmt = seq(*stores, *copies)
+    for temporary in reversed(waiting):
+        body = Alloc(temporary, body, node.span)
+    return body
+
+
+def _combined(node: Reduce, position: int, fresh: Fresh) -> Expr:
+    """The new value of one of the buffers; the operands of the combiner are evaluated once."""
+    loads = tuple(Load(buffer, node.indices) for buffer in node.buffers)
+    lets: list[tuple[Var, Expr]] = []
+
+    def bound(expr: Expr, kind: str) -> Var:
+        lets.append((Var(fresh(f"{node.name}.{kind}"), dtype_of(expr)), expr))
+        return lets[-1][0]
+
+    old = tuple(bound(load, "old") for load in loads)
+    new = tuple(bound(value, "value") for value in node.values)
+    body = COMBINERS[node.op].combine(old, new)[position]
+    for var, value in reversed(lets):
+        body = Let(var, value, body)
+    return body

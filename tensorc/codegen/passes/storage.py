@@ -1,0 +1,254 @@
+"""Where temporaries live: on the stack while they are small, else at fixed offsets of a workspace.
+
+A workspace has one shared part, and one part for each worker of the parallel loops. A buffer that
+is allocated inside a parallel loop belongs to a worker. Buffers whose lifetimes do not meet share
+memory. A lifetime is an interval of positions in the text; a use inside a loop that does not also
+hold the allocation lasts as long as the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tensorc.codegen.passes.flatten import extent_of
+from tensorc.errors import CompileError
+from tensorc.ir import arith
+from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, Load, MaskedLoad, Node, Seq, Stmt
+from tensorc.ir.walk import nodes, replace, replace_buffer, written
+
+Home: TypeAlias = Literal["stack", "shared", "worker"]
+
+MAX_STACK = 4096
+"""Bytes of temporaries on the stack of a function."""
+ALIGNMENT = 64
+"""Bytes to which every slot of a workspace is aligned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A buffer's place: offset and size in bytes, and the first and last position of its life."""
+
+    buffer: str
+    home: Home
+    offset: Expr
+    size: Expr
+    live: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The plan of a function: its slots, and the bytes of a workspace that they need."""
+
+    slots: tuple[Slot, ...]
+    shared: Expr
+    worker: Expr
+
+    @property
+    def workspace(self) -> bool:
+        """Whether the function takes a workspace at all."""
+        return any(slot.home != "stack" for slot in self.slots)
+
+    def home(self, buffer: str) -> Slot:
+        return next(slot for slot in self.slots if slot.buffer == buffer)
+
+    def verify(self) -> None:
+        """Raises CompileError if two slots in one place are live at one time."""
+        for position, a in enumerate(self.slots):
+            for b in self.slots[position + 1 :]:
+                if a.home == b.home != "stack" and _meet(a.live, b.live) and not _apart(a, b):
+                    raise CompileError(f"the storage of {a.buffer} and {b.buffer} overlaps")
+
+    def __str__(self) -> str:
+        rows = [
+            f"{slot.buffer}: {slot.home} at {_text(slot.offset)}, {_text(slot.size)} bytes, "
+            f"live {slot.live[0]}..{slot.live[1]}"
+            for slot in self.slots
+        ]
+        return "\n".join(rows) or "no temporaries"
+
+
+def _text(size: Expr) -> str:
+    number = arith.constant(size)
+    return "a symbolic number" if number is None else str(number)
+
+
+def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] <= b[1] and b[0] <= a[1]
+
+
+def _apart(a: Slot, b: Slot) -> bool:
+    """Whether two slots are surely disjoint in memory."""
+    ends = (arith.sub(b.offset, arith.add(a.offset, a.size)),
+            arith.sub(a.offset, arith.add(b.offset, b.size)))  # fmt: skip
+    return any(at_least_zero(gap) for gap in ends)
+
+
+def at_least_zero(gap: Expr) -> bool:
+    number = arith.constant(gap)
+    return number is not None and number >= 0
+
+
+# Lifetimes ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Temporary:
+    buffer: Buffer
+    parallel: bool
+    loops: int
+    first: int = -1
+    last: int = -1
+
+    def use(self, first: int, last: int) -> None:
+        self.first = first if self.first < 0 else min(self.first, first)
+        self.last = max(self.last, last)
+
+
+class _Lifetimes:
+    """Numbers the leaf statements, and extends each temporary over its uses."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, _Temporary] = {}
+        self.position = 0
+
+    def visit(self, stmt: Stmt, loops: tuple[tuple[int, bool], ...]) -> None:
+        """`loops` are the position where each enclosing loop starts, and whether it is parallel."""
+        match stmt:
+            case Seq(body=body):
+                for part in body:
+                    self.visit(part, loops)
+            case If(body=body):
+                self.visit(body, loops)
+            case For(body=body, kind=kind):
+                self._loop(body, loops, kind == "parallel")
+            case Alloc(buffer=buffer, body=body):
+                parallel = any(flag for _, flag in loops)
+                self.found[buffer.name] = _Temporary(buffer, parallel, len(loops))
+                self.visit(body, loops)
+            case _:
+                for name in _touched(stmt):
+                    if name in self.found:
+                        self.found[name].use(self.position, self.position)
+                self.position += 1
+
+    def _loop(self, body: Stmt, loops: tuple[tuple[int, bool], ...], parallel: bool) -> None:
+        start = self.position
+        self.visit(body, (*loops, (start, parallel)))
+        for temporary in self.found.values():
+            if temporary.loops <= len(loops) and temporary.last >= start:
+                temporary.use(start, self.position - 1)
+
+
+def _touched(stmt: Node) -> Iterator[str]:
+    yield from (buffer.name for buffer in written(stmt))  # type: ignore[arg-type]
+    yield from (load.buffer.name for load in nodes(stmt, Load))
+    yield from (load.buffer.name for load in nodes(stmt, MaskedLoad))
+
+
+# Packing ------------------------------------------------------------------------------------------
+
+
+def plan(func: Func) -> Storage:
+    """A place for every temporary of a function."""
+    lifetimes = _Lifetimes()
+    lifetimes.visit(func.body, ())
+    temporaries = list(lifetimes.found.values())
+    stack, rest = _on_stack(temporaries)
+    shared, shared_size = _packed([t for t in rest if not t.parallel], "shared")
+    worker, worker_size = _packed([t for t in rest if t.parallel], "worker")
+    storage = Storage((*stack, *shared, *worker), shared_size, worker_size)
+    storage.verify()
+    return storage
+
+
+def _on_stack(temporaries: list[_Temporary]) -> tuple[list[Slot], list[_Temporary]]:
+    """The small ones, registers first, and the others."""
+    chosen, others, total = [], [], 0
+    for t in sorted(temporaries, key=lambda t: t.buffer.scope != "register"):
+        size = arith.constant(_bytes(t.buffer))
+        if size is not None and total + size <= MAX_STACK:
+            total += size
+            chosen.append(_slot(t, "stack", arith.index(0)))
+        else:
+            others.append(t)
+    return chosen, others
+
+
+def _bytes(buffer: Buffer) -> Expr:
+    return arith.mul(extent_of(buffer), arith.index(buffer.dtype.bytes))
+
+
+def _slot(t: _Temporary, home: Home, offset: Expr) -> Slot:
+    return Slot(t.buffer.name, home, offset, _bytes(t.buffer), (t.first, t.last))
+
+
+def _aligned(size: Expr) -> Expr:
+    return arith.mul(arith.ceildiv(size, ALIGNMENT), arith.index(ALIGNMENT))
+
+
+def _packed(temporaries: list[_Temporary], home: Home) -> tuple[list[Slot], Expr]:
+    """Sizes that are known go largest first to the lowest offset that is free for their lifetime.
+    A symbolic size shares only with an equal one."""
+    known = [t for t in temporaries if arith.constant(_bytes(t.buffer)) is not None]
+    known.sort(key=lambda t: -(arith.constant(_bytes(t.buffer)) or 0))
+    slots: list[Slot] = []
+    for t in known:
+        slots.append(_slot(t, home, arith.index(_lowest(t, slots))))
+    end: Expr = _aligned(arith.index(max((_end(slot) for slot in slots), default=0)))
+    groups: list[tuple[Expr, Expr, list[Slot]]] = []
+    for t in temporaries:
+        if t in known:
+            continue
+        size, made = _bytes(t.buffer), _slot(t, home, end)
+        for offset, other, members in groups:
+            if other == size and not any(_meet(made.live, m.live) for m in members):
+                members.append(replace_slot(made, offset))
+                break
+        else:
+            groups.append((end, size, [made]))
+            end = arith.add(end, _aligned(size))
+    return slots + [slot for _, _, members in groups for slot in members], end
+
+
+def replace_slot(slot: Slot, offset: Expr) -> Slot:
+    return Slot(slot.buffer, slot.home, offset, slot.size, slot.live)
+
+
+def _end(slot: Slot) -> int:
+    return (arith.constant(slot.offset) or 0) + (arith.constant(slot.size) or 0)
+
+
+def _lowest(t: _Temporary, slots: list[Slot]) -> int:
+    size = arith.constant(_bytes(t.buffer)) or 0
+    busy = sorted(
+        (arith.constant(slot.offset) or 0, _end(slot))
+        for slot in slots
+        if _meet(slot.live, (t.first, t.last))
+    )
+    offset = 0
+    for start, end in busy:
+        if offset + size <= start:
+            break
+        offset = max(offset, -(-end // ALIGNMENT) * ALIGNMENT)
+    return offset
+
+
+# The stage ----------------------------------------------------------------------------------------
+
+
+def place(func: Func, storage: Storage) -> Func:
+    """The scope of every temporary says where it went: "register" or "local" for the stack,
+    "global" for a workspace."""
+    for slot in storage.slots:
+        alloc = next(a for a in nodes(func, Alloc) if a.buffer.name == slot.buffer)
+        buffer = alloc.buffer
+        if slot.home != "stack":
+            new = replace(buffer, scope="global", alignment=ALIGNMENT)
+        else:
+            scope = "register" if buffer.scope == "register" else "local"
+            new = replace(buffer, scope=scope)
+        if new != buffer:
+            func = replace_buffer(func, buffer.name, new)
+    return func

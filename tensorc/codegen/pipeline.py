@@ -1,0 +1,66 @@
+"""Lowering: from a scheduled function to one that the emitter can write down, stage by stage.
+
+Every stage takes a function and gives one that means the same, so each can be printed, verified and
+interpreted by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tensorc.codegen.passes.flatten import flatten
+from tensorc.codegen.passes.reductions import reductions
+from tensorc.codegen.passes.storage import Storage, place, plan
+from tensorc.codegen.passes.vectors import vectors
+from tensorc.ir.nodes import Func
+from tensorc.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How code is made.
+
+    Attributes:
+        checks: bounds, initialisation and overflow of indices are checked at run time.
+        profile: the time of each outermost nest is measured.
+        strict_float: multiplication and addition are not contracted.
+    """
+
+    checks: bool = False
+    profile: bool = False
+    strict_float: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A function after the last stage, and after each of them."""
+
+    original: Func
+    stages: tuple[tuple[str, Func], ...]
+    storage: Storage
+    target: Target
+    options: Options
+
+    @property
+    def func(self) -> Func:
+        return self.stages[-1][1]
+
+
+STAGES: Mapping[str, Callable[[Func], Func]] = {
+    "reductions": reductions,
+    "vectors": vectors,
+    "flatten": flatten,
+}
+
+
+def lower(func: Func, target: Target, options: Options = Options()) -> Lowered:
+    stages = []
+    current = func
+    for name, stage in STAGES.items():
+        current = stage(current)
+        stages.append((name, current))
+    storage = plan(current)
+    current = place(current, storage)
+    stages.append(("storage", current))
+    return Lowered(func, tuple(stages), storage, target, options)
