@@ -1,0 +1,457 @@
+"""Simplifying index arithmetic, conditions, and what is exactly equal of data arithmetic.
+
+Sums of indices are kept in the normal form of `linear`, comparisons of indices as one sum against
+another; everything else is rewritten by the table of `rules` until none applies. Each rule makes
+its expression smaller in one order (see there), so this ends.
+
+What is known: ranges of variables, and the conditions that hold at a place (a guard, the bounds of
+the loops around it, the condition of a `select`). Index arithmetic is taken not to overflow its 64
+bits, that of literals excepted, which wraps. Operands may disappear, loads among them, but none is
+evaluated that was not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from math import gcd
+from types import MappingProxyType
+
+from tensorc.dtype import DType
+from tensorc.ir.arith import FALSE, TRUE, index
+from tensorc.ir.facts import Facts
+from tensorc.ir.fold import cast_of_cast, fold_binary, fold_cast, fold_unary
+from tensorc.ir.interval import Interval, Ranges
+from tensorc.ir.linear import Linear, combined
+from tensorc.ir.match import (
+    BY_OPERATOR,
+    OF_TERMS,
+    Bindings,
+    Ready,
+    instance,
+    sum_matches,
+    tree_matches,
+)
+from tensorc.ir.nodes import (
+    COMPARISONS,
+    Alloc,
+    Binary,
+    Broadcast,
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    For,
+    Func,
+    If,
+    Let,
+    Load,
+    MaskedLoad,
+    Ramp,
+    Select,
+    Seq,
+    Stmt,
+    Unary,
+    Var,
+)
+from tensorc.ir.types import dtype_of
+from tensorc.ir.walk import children, map_children, nodes, replace, seq, substitute
+
+_SUMS = frozenset({"add", "sub", "mul"})
+_UNKNOWN: Ranges = MappingProxyType({})
+_VECTORS = (Ramp, Broadcast, MaskedLoad)
+
+
+class Simplifier:
+    """Simplifies expressions at one place, whose `facts` it knows. Results are remembered."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._done: dict[Expr, Expr] = {}
+        # Expressions of several lanes. Rules are of scalars, so these are only rebuilt.
+        self._vectors: set[Expr] = set()
+
+    def __call__(self, expr: Expr) -> Expr:
+        found = self._done.get(expr)
+        if found is None:
+            found = self._VISIT[type(expr)](self, expr)
+            if found in self.facts.conditions:
+                found = TRUE if self.facts.conditions[found] else FALSE
+            self._done[expr] = self._done[found] = found
+        return found
+
+    def assuming(self, condition: Expr, holds: bool) -> Simplifier:
+        """A simplifier where a condition holds or does not hold, besides what is known here."""
+        facts = self.facts.copy()
+        facts.learn(condition, holds)
+        other = Simplifier(facts)
+        other._vectors = self._vectors
+        return other
+
+    # Nodes
+
+    def _leaf(self, expr: Expr) -> Expr:
+        return expr
+
+    def _inside(self, expr: Expr) -> Expr:
+        """The operands simplified; for a vector that is all."""
+        new = map_children(expr, self)  # type: ignore[arg-type]
+        if self._has_vector(new):
+            self._vectors |= {expr, new}
+        return new
+
+    def _has_vector(self, expr: Expr) -> bool:
+        return bool(self._vectors) and any(child in self._vectors for _, child in children(expr))
+
+    def _vector(self, expr: Expr) -> Expr:
+        new = map_children(expr, self)  # type: ignore[arg-type]
+        self._vectors |= {expr, new}
+        return new
+
+    def _let(self, expr: Let) -> Expr:
+        value = self(expr.value)
+        if value in self._vectors:
+            self._vectors.add(expr.var)
+        return self._inside(expr)
+
+    def _unary(self, expr: Unary) -> Expr:
+        dtype = dtype_of(expr.a)
+        if expr.op == "neg" and dtype is DType.INDEX:
+            return self._sum(expr)
+        a = self(expr.a)
+        if isinstance(a, Const):
+            folded = fold_unary(expr.op, a)
+            if folded is not None:
+                return folded
+        return self._by_rules(expr.op, dtype, expr if a is expr.a else Unary(expr.op, a))
+
+    def _binary(self, expr: Binary) -> Expr:
+        op, dtype = expr.op, dtype_of(expr.a)
+        if dtype is DType.INDEX:
+            if op in _SUMS:
+                return self._sum(expr)
+            if op in COMPARISONS:
+                return self._comparison(expr)
+        a = self(expr.a)
+        right = self
+        if op in ("and", "or") and not isinstance(a, Const):
+            right = self.assuming(a, op == "and")
+        b = right(expr.b)
+        if isinstance(a, Const) and isinstance(b, Const):
+            folded = fold_binary(op, a, b)
+            if folded is not None:
+                return folded
+        same = a is expr.a and b is expr.b
+        return self._by_rules(op, dtype, expr if same else Binary(op, a, b))
+
+    def _select(self, expr: Select) -> Expr:
+        condition = self(expr.condition)
+        if isinstance(condition, Const):
+            return self(expr.a if condition.value else expr.b)
+        a = self.assuming(condition, True)(expr.a)
+        b = self.assuming(condition, False)(expr.b)
+        return self._by_rules("select", dtype_of(a), Select(condition, a, b))
+
+    def _cast(self, expr: Cast) -> Expr:
+        a = self(expr.a)
+        if a in self._vectors:
+            return self._vector(expr)
+        if dtype_of(a) is expr.dtype:
+            return a
+        if isinstance(a, Const):
+            return fold_cast(expr.dtype, a) or Cast(expr.dtype, a)
+        if isinstance(a, Cast):
+            shorter = cast_of_cast(expr.dtype, a.dtype, a.a)
+            if shorter != expr:
+                return self(shorter)
+        return expr if a is expr.a else Cast(expr.dtype, a)
+
+    # Rules
+
+    def _by_rules(self, op: str, dtype: DType, expr: Expr) -> Expr:
+        if self._has_vector(expr):
+            self._vectors.add(expr)
+            return expr
+        for ready in BY_OPERATOR.get((op, dtype), ()):
+            result = self._attempt(ready, expr, dtype)
+            if result is not None:
+                return self(result)
+        return expr
+
+    def _attempt(self, ready: Ready, expr: Expr, dtype: DType) -> Expr | None:
+        rule = ready.rule
+        if ready.of_sum:
+            for bound in sum_matches(rule.pattern, expr, self.facts.linear):
+                if self._holds(ready, bound):
+                    return instance(rule.result, bound, dtype)
+            return None
+        bound = {}
+        if not tree_matches(rule.pattern, expr, bound):
+            return None
+        if ready.dtypes is not None and dtype_of(bound["x"]) not in ready.dtypes:
+            return None
+        return instance(rule.result, bound, dtype) if self._holds(ready, bound) else None
+
+    def _holds(self, ready: Ready, bound: Bindings) -> bool:
+        return all(self._known(condition, bound) for condition in ready.conditions)
+
+    def _known(self, condition: Binary, bound: Bindings) -> bool:
+        match condition:
+            case Binary(op="le", a=Binary(op="mul", a=c, b=Var(name=name)), b=limit) if (
+                name not in bound
+            ):
+                factor = self._value(c, bound).constant
+                least, _ = self.facts.interval_of(self._value(limit, bound))
+                if factor <= 0 or least is None:
+                    return False
+                bound[name] = index(least // factor)
+                return True
+        difference = self._value(condition.a, bound) - self._value(condition.b, bound)
+        return decided(condition.op, self.facts.interval_of(difference)) is True
+
+    def _value(self, expr: Expr, bound: Bindings) -> Linear:
+        """A side of a condition. Literals of data count as numbers."""
+        match expr:
+            case Var(name=name):
+                value = bound[name]
+                if isinstance(value, Const):
+                    return Linear({}, int(value.value))
+                return self.facts.linear(value)
+            case Const(value=value):
+                return Linear({}, int(value))
+            case Binary(op=("add" | "sub" | "mul") as op, a=a, b=b):
+                return combined(op, self._value(a, bound), self._value(b, bound))
+            case Binary(op=op, a=a, b=b):
+                left, right = self._value(a, bound), self._value(b, bound)
+                folded = fold_binary(op, index(left.constant), index(right.constant))
+                assert folded is not None
+                return Linear({}, int(folded.value))
+        raise TypeError(f"not a condition: {expr!r}")
+
+    # Sums and comparisons of indices
+
+    def _sum(self, expr: Expr) -> Expr:
+        combination = self._gathered(expr)
+        if self._vectors and any(node in self._vectors for node in nodes(expr, Expr)):
+            return self._vector(expr)
+        return combination.expr()
+
+    def _gathered(self, expr: Expr) -> Linear:
+        return self._completed(self._collect(expr))
+
+    def _collect(self, expr: Expr) -> Linear:
+        """The combination of an expression that is not simplified yet."""
+        match expr:
+            case Const(value=value):
+                return Linear({}, int(value))
+            case Binary(op=("add" | "sub" | "mul") as op, a=a, b=b):
+                return combined(op, self._collect(a), self._collect(b))
+            case Unary(op="neg", a=a):
+                return self._collect(a).scaled(-1)
+            case Var():
+                return Linear({expr: 1}, 0)
+        return self.facts.linear(self(expr))
+
+    def _completed(self, combination: Linear) -> Linear:
+        """A combination after the rules for two of its terms."""
+        if len(combination.terms) < 2:
+            return combination
+        for atom, coefficient in combination.terms.items():
+            if type(atom) is not Binary or atom.op not in ("floormod", "floordiv"):
+                continue
+            for ready in OF_TERMS:
+                changed = self._complete(ready, combination, atom, coefficient)
+                if changed is not None:
+                    return self._completed(changed)
+        return combination
+
+    def _complete(
+        self, ready: Ready, combination: Linear, atom: Expr, coefficient: int
+    ) -> Linear | None:
+        """The combination with `atom` and the term that it completes replaced by a rule's result.
+
+        The pattern is first + second, where `atom` is the second, times a number.
+        """
+        pattern = ready.rule.pattern
+        assert isinstance(pattern, Binary)
+        second, scale = pattern.b, 1
+        bound: Bindings = {}
+        if isinstance(second, Binary) and second.op == "mul":
+            assert isinstance(second.b, Unary)
+            second, scale_letter = second.a, second.b.a
+        else:
+            scale_letter = None
+        if not tree_matches(second, atom, bound) or not self._holds(ready, bound):
+            return None
+        if scale_letter is not None:
+            scale = -self._value(scale_letter, bound).constant
+        if scale == 0 or coefficient % scale:
+            return None
+        factor = coefficient // scale
+        first = self._gathered(instance(pattern.a, bound, DType.INDEX)).scaled(factor)
+        if any(combination.terms.get(t) != k for t, k in first.terms.items()):
+            return None
+        result = self._gathered(instance(ready.rule.result, bound, DType.INDEX)).scaled(factor)
+        return combination - first - Linear({atom: coefficient}, 0) + result
+
+    def _comparison(self, expr: Binary) -> Expr:
+        difference = self._completed(self._side(expr.a) - self._side(expr.b))
+        if self._vectors and any(node in self._vectors for node in nodes(expr, Expr)):
+            return self._vector(expr)
+        known = decided(expr.op, self.facts.interval_of(difference))
+        if known is not None:
+            return TRUE if known else FALSE
+        if expr.op in ("eq", "ne"):
+            result: Expr = _equality(expr.op, difference)
+        else:
+            if expr.op in ("gt", "ge"):
+                difference = difference.scaled(-1)
+            if expr.op in ("le", "ge"):
+                difference = Linear(difference.terms, difference.constant - 1)
+            result = self._less(difference)
+        return result
+
+    def _side(self, expr: Expr) -> Linear:
+        side = self._collect(expr)
+        return side if side.terms else Linear(side.terms, int(index(side.constant).value))
+
+    def _less(self, difference: Linear) -> Expr:
+        """difference < 0, as a < b with the literal on the right, or a >= literal."""
+        terms, limit = difference.terms, -difference.constant
+        left = {atom: k for atom, k in terms.items() if k > 0}
+        right = {atom: -k for atom, k in terms.items() if k < 0}
+        pairs = [(Linear(terms, 0).expr(), index(limit))]
+        pairs.append((Linear(left, 0).expr(), Linear(right, limit).expr()))
+        if not left:
+            pairs[1] = (index(-limit), Linear(right, 0).expr())
+        for a, b in pairs:
+            for ready in BY_OPERATOR["lt", DType.INDEX]:
+                result = self._attempt(ready, Binary("lt", a, b), DType.INDEX)
+                if result is not None:
+                    return self(result)
+        if not left:
+            return Binary("ge", pairs[1][1], index(1 - limit))
+        return Binary("lt", *pairs[1])
+
+    _VISIT: Mapping[type[Expr], Callable[..., Expr]] = {
+        Const: _leaf,
+        Var: _leaf,
+        Unary: _unary,
+        Binary: _binary,
+        Cast: _cast,
+        Select: _select,
+        Load: _inside,
+        Let: _let,
+        **dict.fromkeys(_VECTORS, _vector),
+    }
+
+
+def decided(op: str, difference: Interval) -> bool | None:
+    """Whether a comparison of a with b holds, from the interval of a - b; None if it may."""
+    low, high = difference
+    below, above = high is not None and high < 0, low is not None and low > 0
+    match op:
+        case "lt" if below or (low is not None and low >= 0):
+            return below
+        case "ge" if below or (low is not None and low >= 0):
+            return not below
+        case "gt" if above or (high is not None and high <= 0):
+            return above
+        case "le" if above or (high is not None and high <= 0):
+            return not above
+        case "eq" | "ne" if below or above:
+            return op == "ne"
+        case "eq" | "ne" if low == high == 0:
+            return op == "eq"
+    return None
+
+
+def _equality(op: str, difference: Linear) -> Expr:
+    """difference == 0 (or != 0): divided by the common divisor, the first term positive."""
+    divisor = gcd(*difference.terms.values())
+    if difference.constant % divisor:
+        return FALSE if op == "eq" else TRUE
+    if max(difference.terms.items(), key=lambda term: abs(term[1]))[1] < 0:
+        divisor = -divisor
+    terms = {atom: k // divisor for atom, k in difference.terms.items()}
+    left = {atom: k for atom, k in terms.items() if k > 0}
+    right = {atom: -k for atom, k in terms.items() if k < 0}
+    a, b = Linear(left, 0), Linear(right, -difference.constant // divisor)
+    return Binary(op, a.expr(), b.expr())
+
+
+def simplify(expr: Expr, ranges: Ranges = _UNKNOWN) -> Expr:
+    """An expression of the same value, in normal form.
+
+    Args:
+        expr: an index expression, a condition or data; lowered (vector) nodes stay as they are.
+        ranges: inclusive bounds of variables, None for unbounded: {"i": (0, 63), "N": (0, None)}.
+    """
+    return _simplified(expr, frozenset(ranges.items()))
+
+
+@lru_cache(maxsize=16384)
+def _simplified(expr: Expr, ranges: frozenset[tuple[str, Interval]]) -> Expr:
+    return Simplifier(Facts(dict(ranges)))(expr)
+
+
+def simplify_func(func: Func, *, unit_loops: bool = False) -> Func:
+    """A function with its expressions simplified; see `simplify_stmt`. Sizes are at least 0."""
+    shapes = (p.value.shape for p in func.params if isinstance(p.value, Buffer))
+    sizes = {v.name for shape in shapes for extent in shape for v in nodes(extent, Var)}
+    ranges: Ranges = dict.fromkeys(sizes, (0, None))
+    return replace(func, body=simplify_stmt(func.body, ranges, unit_loops=unit_loops))
+
+
+def simplify_stmt(stmt: Stmt, ranges: Ranges = _UNKNOWN, *, unit_loops: bool = False) -> Stmt:
+    """A statement with its expressions simplified where they stand.
+
+    Loop bounds and guards are known inside them. A guard that always holds disappears, and so do a
+    statement that never runs, a loop without iterations and what is left without a body. With
+    `unit_loops`, a loop that runs exactly once becomes its body.
+    """
+    return _statement(stmt, Simplifier(Facts(ranges)), unit_loops)
+
+
+def _statement(stmt: Stmt, here: Simplifier, unit_loops: bool) -> Stmt:
+    match stmt:
+        case For():
+            return _loop(stmt, here, unit_loops)
+        case If(condition=condition, body=body):
+            condition = here(condition)
+            if isinstance(condition, Const):
+                return _statement(body, here, unit_loops) if condition.value else Seq(())
+            inner = _statement(body, here.assuming(condition, True), unit_loops)
+            return _unless_empty(stmt, condition=condition, body=inner)
+        case Seq(body=parts):
+            return seq(*(_statement(part, here, unit_loops) for part in parts))
+        case Alloc(body=body):
+            return _unless_empty(stmt, body=_statement(body, here, unit_loops))
+    return map_children(stmt, here)  # type: ignore[arg-type]
+
+
+def _unless_empty(stmt: For | If | Alloc, **changes: object) -> Stmt:
+    if changes["body"] == Seq(()):
+        return Seq(())
+    changed = any(getattr(stmt, name) is not value for name, value in changes.items())
+    return replace(stmt, **changes) if changed else stmt
+
+
+def _loop(loop: For, here: Simplifier, unit_loops: bool) -> Stmt:
+    begin, end, variable = here(loop.begin), here(loop.end), loop.var
+    facts = here.facts
+    fewest, most = facts.interval_of(facts.linear(end) - facts.linear(begin))
+    if most is not None and most <= 0:
+        return Seq(())
+    if unit_loops and fewest == most == 1:
+        return _statement(substitute(loop.body, {variable.name: begin}), here, unit_loops)
+    if variable.name in facts.ranges:
+        here = Simplifier(facts.copy())
+        facts = here.facts
+    low, high = facts.interval(begin)[0], facts.interval(end)[1]
+    facts.ranges[variable.name] = (low, None if high is None else high - 1)
+    for op, limit in (("lt", end), ("ge", begin)):
+        if not isinstance(limit, Const):
+            facts.learn(Binary(op, variable, limit), True)
+    body = _statement(loop.body, here, unit_loops)
+    return _unless_empty(loop, begin=begin, end=end, body=body)
