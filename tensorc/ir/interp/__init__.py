@@ -1,7 +1,7 @@
 """The reference interpreter: what a program means, checked at every access."""
 
 from tensorc.ir.interp.arrays import from_storage, to_storage
-from tensorc.ir.interp.program import evaluate, sizes_of
+from tensorc.ir.interp.program import evaluate
 from tensorc.ir.interp.run import Access, Result, run, run_in_place
 
 __all__ = [
@@ -11,6 +11,5 @@ __all__ = [
     "from_storage",
     "run",
     "run_in_place",
-    "sizes_of",
     "to_storage",
 ]

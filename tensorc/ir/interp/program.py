@@ -20,6 +20,7 @@ from tensorc.ir.nodes import (
     For,
     Func,
     If,
+    Let,
     MaskedStore,
     Reduce,
     Seq,
@@ -27,7 +28,9 @@ from tensorc.ir.nodes import (
     Store,
     Var,
 )
+from tensorc.ir.places import sizes_of
 from tensorc.ir.types import lanes_of
+from tensorc.ir.walk import nodes, variables
 
 # Loops and conditions that one Python function may nest; its compiler gives up at 20 loops.
 NESTING = 12
@@ -68,7 +71,7 @@ def evaluate(expr: Expr, values: Mapping[str, bool | int | float]) -> Any:
 
 @lru_cache(maxsize=4096)
 def _compiled_expression(expr: Expr, names: tuple[str, ...]) -> Callable[..., Any]:
-    source = Source()
+    source = Source(reserved=variables(expr))
     scope = Scope(variables={name: source.fresh(name) for name in names}, statement="expression")
     text = Expressions(source, scope, log=False).value(expr)
     arguments = ", ".join(("f32", *scope.variables.values()))
@@ -79,20 +82,15 @@ def _compiled_expression(expr: Expr, names: tuple[str, ...]) -> Callable[..., An
     return made
 
 
+def _names(func: Func) -> Iterator[str]:
+    """The names of all variables."""
+    yield from variables(func)
+    yield from (loop.var.name for loop in nodes(func, For))
+    yield from (let.var.name for let in nodes(func, Let))
+
+
 def _flattened(functions: Sequence[str]) -> list[str]:
     return [line for function in functions for line in function.split("\n")]
-
-
-def sizes_of(func: Func) -> tuple[str, ...]:
-    """The names of the symbolic sizes, in order of first appearance as a dimension of their own."""
-    names = (
-        dimension.name
-        for param in func.params
-        if isinstance(param.value, Buffer)
-        for dimension in param.value.shape
-        if isinstance(dimension, Var)
-    )
-    return tuple(dict.fromkeys(names))
 
 
 class _Statements:
@@ -100,7 +98,8 @@ class _Statements:
 
     def __init__(self, func: Func, options: Options):
         self.func, self.options = func, options
-        self.source, self.scope = Source(), Scope()
+        self.source = Source(reserved=frozenset(_names(func)))
+        self.scope = Scope()
         self.expressions = (
             BoundedExpressions(self.source, self.scope)
             if options.bounds

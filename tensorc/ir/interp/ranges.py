@@ -35,8 +35,9 @@ def range_of(expr: Expr, known: Mapping[str, Range]) -> Range:
 
 def stays(expr: Expr, known: Mapping[str, Range]) -> bool:
     """Whether the exact result of an integer operation is sure to be in the range of its dtype."""
-    found = _range(expr, known)
-    return found is not None and fits(found, dtype_of(expr))
+    dtype = dtype_of(expr)
+    found = None if dtype.is_float else _range(expr, known)
+    return found is not None and fits(found, dtype)
 
 
 def _range(expr: Expr, known: Mapping[str, Range]) -> Range | None:

@@ -17,6 +17,7 @@ from tensorc.ir.interp.errors import Errors
 from tensorc.ir.interp.program import Options, compiled
 from tensorc.ir.interp.scalars import FLOATS, NAMES, rounder_f32
 from tensorc.ir.nodes import Buffer, Func
+from tensorc.ir.places import sizes_of
 
 
 class Access(NamedTuple):
@@ -115,7 +116,7 @@ def run(
     )
     if bounds:
         bound = {name: _exact(value) for name, value in bound.items()}
-    main(*bound.values(), *sizes.values())
+    main(*bound.values(), *(sizes[name] for name in sizes_of(func)))
     outputs, defined, errors = {}, {}, {}
     for param in func.params:
         if isinstance(param.value, Buffer) and param.mode in ("out", "inout"):

@@ -46,17 +46,24 @@ class Scope:
 
 @dataclass(slots=True)
 class Source:
-    """Fresh names, the constants of the generated module, and the functions split off in it."""
+    """Fresh names, the constants of the generated module, and the functions split off in it.
 
+    Some fresh names also become variables of the program, so none is in `reserved`.
+    """
+
+    reserved: frozenset[str] = frozenset()
     constants: dict[str, object] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     sites: dict[Site, str] = field(default_factory=dict)
     count: int = 0
 
     def fresh(self, hint: str) -> str:
-        self.count += 1
         letters = "".join(c if c.isascii() and c.isalnum() else "_" for c in hint)
-        return f"{letters}_{self.count}" if letters[:1].isalpha() else f"v{letters}_{self.count}"
+        while True:
+            self.count += 1
+            name = f"{letters if letters[:1].isalpha() else 'v' + letters}_{self.count}"
+            if name not in self.reserved:
+                return name
 
     def site(self, scope: Scope, buffer: Buffer) -> str:
         """The name of the constant that stands for an access to `buffer` here."""
