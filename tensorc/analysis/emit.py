@@ -169,3 +169,24 @@ def _as_parameters_of_map(values: isl.Map, dims: Sequence[Expr]) -> tuple[isl.Ma
     for n in range(count):
         opened = opened.set_dim_name(isl.dim_type.param, have + n, f"d{n}")
     return opened, {f"d{n}": dims[n] for n in range(count)}
+
+
+def expressions_of(
+    relation: isl.Map, inputs: Sequence[Expr], symbols: Mapping[str, str]
+) -> list[Expr]:
+    """The outputs of a single-valued relation as expressions of its inputs.
+
+    Raises NotAffineError when the relation is not single-valued or has no closed form.
+    """
+    opened, names = _as_parameters_of_map(relation, inputs)
+    names |= {isl_name: Var(name) for name, isl_name in symbols.items()}
+    if not opened.is_single_valued():
+        raise NotAffineError(Const(0, DType.INDEX))
+    values = opened.range().reset_tuple_id()
+    build = isl.AstBuild.from_context(values.params())
+    count = values.dim(isl.dim_type.set)
+    form = isl.PwMultiAff.from_set(values.coalesce())
+    reader = _Reader(names)
+    return [
+        reader.value(build.expr_from_pw_aff(form.get_pw_aff(n).coalesce())) for n in range(count)
+    ]

@@ -252,6 +252,18 @@ def _violation(
     return Violation(code, Kind.ILLEGAL, message, places, witness, advice)
 
 
+def refused(
+    func: Func,
+    dependence: Dependence,
+    bad: isl.Map,
+    code: str,
+    message: str,
+    marks: tuple[Mark, ...],
+) -> Violation:
+    """The refusal that the part `bad` of a dependence gives."""
+    return _violation(func, dependence, bad, code, message, "after the step too early", marks, None)
+
+
 def direction(dependence: Dependence, relation: isl.Map) -> str:
     """The signs that the distances take in the common loops, e.g. "(<, >)", "*" for any."""
     signs = []

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from tensorc.ir.arith import all_of, both, conjuncts
-from tensorc.ir.nodes import Alloc, Expr, For, Func, If, Reduce, Seq, Stmt, Store, Var
-from tensorc.ir.walk import Leaf, Path, at, normalised, replace, replace_at, rewrite, substitute
+from tensorc.ir.nodes import Alloc, Expr, For, Func, If, Node, Reduce, Seq, Stmt, Store, Var
+from tensorc.ir.walk import (
+    Leaf,
+    Path,
+    at,
+    normalised,
+    replace,
+    replace_at,
+    rewrite,
+    seq,
+    substitute,
+)
 
 
 def map_leaves(stmt: Stmt, change: Callable[[Leaf], Stmt]) -> Stmt:
@@ -79,3 +89,17 @@ def stmt_at(func: Func, path: Path) -> Stmt:
     found = at(func, path)
     assert isinstance(found, Stmt)
     return found
+
+
+def pruned(func: Func) -> Func:
+    """`func` without loops, guards and scopes around nothing, sequences kept flat."""
+
+    def change(found: Node) -> Node | None:
+        if isinstance(found, For | If | Alloc) and found.body == Seq(()):
+            return Seq(())
+        if isinstance(found, Seq):
+            flat = seq(*(part for part in found.body if part != Seq(())))
+            return None if flat == found else flat
+        return None
+
+    return rewrite(func, change)

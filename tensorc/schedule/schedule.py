@@ -20,10 +20,12 @@ from tensorc.schedule.primitives import (
     DecomposeReduction,
     Fission,
     Fuse,
+    Inline,
     Merge,
     Parallel,
     Reorder,
     ReverseComputeAt,
+    ReverseInline,
     Split,
     Unroll,
     Vectorize,
@@ -210,6 +212,14 @@ class Schedule:
     def reverse_compute_at(self, statement: str, loop: str) -> None:
         """Move a consumer into a loop of its producers; see `ReverseComputeAt`."""
         self._apply(ReverseComputeAt(statement, loop), _caller())
+
+    def inline(self, statement: str) -> None:
+        """Replace reads of a temporary by its value; see `Inline`."""
+        self._apply(Inline(statement), _caller())
+
+    def reverse_inline(self, statement: str) -> None:
+        """Let a producer store what its consumer computes; see `ReverseInline`."""
+        self._apply(ReverseInline(statement), _caller())
 
 
 def _caller() -> Span | None:
