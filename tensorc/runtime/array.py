@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorc.dtype import DType
-from tensorc.errors import ArgumentError
+from tensorc.errors import ArgumentError, LimitError
 from tensorc.runtime import dlpack
 
 _NUMPY_DTYPES: Mapping[np.dtype[Any], DType] = {
@@ -132,13 +132,26 @@ def empty(shape: tuple[int, ...], dtype: DType, alignment: int, name: str) -> np
         ArgumentError: NumPy lacks the type, or the array exceeds the memory or the address space.
     """
     element = numpy_dtype(dtype, name)
-    count = math.prod(shape)
     try:
-        raw = np.empty(count * element.itemsize + alignment, np.uint8)
-    except (MemoryError, ValueError, OverflowError) as error:
+        raw = aligned_bytes(math.prod(shape) * element.itemsize, alignment)
+    except LimitError as error:
         raise ArgumentError(name, f"an array of shape {shape} cannot be made: {error}") from None
+    return raw.view(element).reshape(shape)
+
+
+def aligned_bytes(count: int, alignment: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Uninitialised memory whose first byte is aligned as asked.
+
+    Raises:
+        LimitError: it exceeds the memory or the address space.
+    """
+    count = max(count, 0)
+    try:
+        raw = np.empty(count + alignment, np.uint8)
+    except (MemoryError, ValueError, OverflowError):
+        raise LimitError(f"{count} bytes of memory cannot be had") from None
     start = -raw.ctypes.data % alignment
-    return raw[start : start + count * element.itemsize].view(element).reshape(shape)
+    return raw[start : start + count]
 
 
 def _wrong_device(device: str, name: str) -> ArgumentError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from tensorc import __version__
 from tensorc.codegen.cname import c_name
 from tensorc.dtype import DType
 from tensorc.ir.nodes import Buffer, Param, Var
-from tensorc.runtime.abi import Signature, shape_text, writes
+from tensorc.runtime.abi import Signature, shape_text, symbols, writes
 from tensorc.target import Target
 
 # f16 and bf16 have no portable type in C: they are passed as their bits.
@@ -32,6 +33,7 @@ _ELEMENTS = {
     DType.F16: "the bits of an IEEE half",
     DType.BF16: "the bits of a bfloat16",
 }
+_WIDTH = 92
 _MODES = {
     "in": "read",
     "const": "read; the same at every call",
@@ -42,11 +44,20 @@ _MODES = {
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a kernel and its arguments are called in C, in the order of the C parameters."""
+    """What a kernel and its arguments are called in C, in the order of the C parameters.
+
+    `workspace_sizes` are the sizes that `<function>_workspace_bytes` takes: all of them, or none
+    when the workspace depends on none.
+    """
 
     function: str
     arguments: tuple[str, ...]
     sizes: tuple[str, ...]
+    workspace_sizes: tuple[str, ...]
+
+    @property
+    def workspace_bytes(self) -> str:
+        return f"{self.function}_workspace_bytes"
 
     @classmethod
     def of(cls, signature: Signature, prefix: str = "") -> Names:
@@ -58,7 +69,9 @@ class Names:
             taken.add(made[-1])
         count = len(signature.params)
         function = c_name(prefix + signature.name, linked=True)
-        return cls(function, tuple(made[:count]), tuple(made[count:]))
+        needs = symbols(signature.shared_bytes) + symbols(signature.worker_bytes)
+        sizes = tuple(made[count:])
+        return cls(function, tuple(made[:count]), sizes, sizes if needs else ())
 
 
 def header(signature: Signature, names: Names, target: Target, checked: bool) -> str:
@@ -70,8 +83,11 @@ def _lines(signature: Signature, names: Names, target: Target, checked: bool) ->
     guard = f"TENSORC_{names.function.upper()}_H"
     yield f"/* {_comment(str(signature))}"
     yield " *"
-    yield f" * Made by tensorc {__version__} for {_comment(target.describe())}"
-    yield f" * Features: {_comment(' '.join(target.features) or 'none')}"
+    yield f" * Made by tensorc {__version__} for {_comment(target.describe())}."
+    needed = " ".join(name for name in target.features if not name.startswith("-"))
+    if needed:
+        yield " * It runs on processors that have all of:"
+        yield from (f" *   {line}" for line in textwrap.wrap(_comment(needed), _WIDTH))
     yield " */"
     yield f"#ifndef {guard}"
     yield f"#define {guard}"
@@ -93,7 +109,8 @@ def _lines(signature: Signature, names: Names, target: Target, checked: bool) ->
     if signature.scratch:
         yield ""
         yield "/* The bytes of workspace for up to this many workers. */"
-        yield f"size_t {names.function}_workspace_bytes(int32_t workers);"
+        arguments = [f"int64_t {name}" for name in names.workspace_sizes] + ["int32_t workers"]
+        yield f"size_t {names.workspace_bytes}({', '.join(arguments)});"
     yield ""
     yield "#ifdef __cplusplus"
     yield "}"
@@ -112,8 +129,8 @@ def _documentation(signature: Signature, names: Names, checked: bool) -> Iterato
         was = "" if name == size else f" (`{_comment(size)}`)"
         yield f" * {name}{was}: the size of that name in the shapes, at least 0"
     if signature.scratch:
-        workspace = f"{names.function}_workspace_bytes(workers)"
-        yield f" * workspace: {workspace} bytes, aligned to 64, used by one call at a time"
+        size = f"{names.workspace_bytes}({', '.join([*names.workspace_sizes, 'workers'])})"
+        yield f" * workspace: {size} bytes, aligned to 64, used by one call at a time"
         yield " * workers: workers that the workspace is for, at least 1"
     if any(writes(param) for param in signature.params):
         yield " * An array that is written overlaps no other."

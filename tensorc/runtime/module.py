@@ -1,0 +1,299 @@
+"""Compiled kernels that can be called, inspected, timed and saved."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tensorc.codegen.hook import HOOK
+from tensorc.codegen.jit import (
+    LoadedObject,
+    check_runs_here,
+    compile_module,
+    load_object,
+)
+from tensorc.codegen.llvm import emit
+from tensorc.codegen.pipeline import Lowered, Options, lower
+from tensorc.errors import ArgumentError, TensorcError
+from tensorc.ir.nodes import Buffer, Func, Var
+from tensorc.ir.print import print_func
+from tensorc.ir.walk import replace
+from tensorc.runtime import aot, parallel
+from tensorc.runtime.abi import Signature, alignment_of, extents
+from tensorc.runtime.array import aligned_bytes, empty, view
+from tensorc.runtime.code import Check, make
+from tensorc.runtime.entry import Call, make_entry
+from tensorc.runtime.header import Names, header
+from tensorc.target import Target
+
+Array = np.ndarray[Any, Any]
+ALIGNMENT = 64
+
+
+class RuntimeCheckError(TensorcError):
+    """A check of a kernel that was built with checks=True failed; outputs are partly written.
+
+    `statement` is the statement's name, `buffer` the buffer that it was about to touch, and `what`
+    is wrong.
+    """
+
+    def __init__(self, function: str, statement: str, buffer: str, what: str):
+        self.function, self.statement = function, statement
+        self.buffer, self.what = buffer, what
+        super().__init__(f"{function}: statement `{statement}`, buffer `{buffer}`: {what}")
+
+
+class Scheduled(Protocol):
+    """What `build` takes beside a `Func`: a schedule."""
+
+    @property
+    def func(self) -> Func: ...
+
+    @property
+    def target(self) -> Target: ...
+
+
+def build(
+    what: Func | Scheduled,
+    target: str | Target | None = None,
+    *,
+    checks: bool = False,
+    name: str | None = None,
+) -> Module:
+    """Compile a function or a schedule.
+
+    A function that was compiled before, for the same target and with the same options, comes from
+    the compile cache, in another process too.
+
+    Args:
+        what: a `Func`, or an object with a `func` and a `target`, such as a `Schedule`.
+        target: the machine to compile for, by default that of `what`, else this one.
+        checks: check bounds, initialisation and index overflow at run time.
+        name: a name for the compiled function in place of its own.
+
+    Raises:
+        ArgumentError: `what` is nothing that can be compiled.
+        TargetError: the target is not understood, or is not a CPU that LLVM knows.
+        VerifyError: the function is not a well-formed program.
+        CompileError: the code generator or LLVM refuses the function.
+        LimitError: the function would exceed a limit of the code generator.
+    """
+    func = what if isinstance(what, Func) else getattr(what, "func", None)
+    if not isinstance(func, Func):
+        reason = f"it is a {type(what).__name__}; needed a Func or a Schedule"
+        raise ArgumentError("what", reason)
+    wanted = target if target is not None else getattr(what, "target", "cpu")
+    if name is not None:
+        func = replace(func, name=name)
+    return Module(func, Target.parse(wanted), Options(checks=checks))
+
+
+class Module:
+    """A compiled function.
+
+    Call it with all parameters in order, outputs included: arrays of NumPy, torch or anything with
+    DLPack, `__array_interface__` or the buffer protocol, and numbers. Sizes follow from the shapes.
+    Nothing is copied. What does not fit is refused by an ArgumentError before anything is touched.
+    A torch tensor that requires gradients is read as if detached, and may not be written.
+
+    Calls from several threads run at the same time; the interpreter lock is free meanwhile.
+    """
+
+    def __init__(self, func: Func, target: Target, options: Options):
+        self.func, self.target, self._options = func, target, options
+        self._code = make(func, target, options)
+        self._loaded: LoadedObject | None = None
+        self._entry = make_entry(self.signature, self._code.parallel)
+        self._call: Call = self._first_call
+
+    def __call__(self, *arguments: object) -> None:
+        """Run the kernel.
+
+        Raises:
+            ArgumentError: an argument does not fit.
+            TargetError: this machine cannot run the code.
+            RuntimeCheckError: a run-time check failed (only with checks=True).
+            LimitError: a workspace or the threads could not be had.
+        """
+        self._call(*arguments)
+
+    def _first_call(self, *arguments: object) -> None:
+        code = self._code
+        function = code.signature.function(self.address)
+        workspaces = Workspaces(code.parallel)
+        self._call = self._entry.bind(function, self._failure, parallel.prepare, workspaces)
+        self._call(*arguments)
+
+    def run(self, *inputs: object) -> Any:
+        """Run the kernel on the parameters that are not "out", in order, and make the others.
+
+        Returns the new NumPy arrays: one alone, several as a tuple, None for none.
+
+        Raises:
+            ArgumentError: as a call; or an output has a size that no input tells.
+        """
+        signature = self.signature
+        given = [p for p in signature.params if p.mode != "out"]
+        if len(inputs) != len(given):
+            names = ", ".join(param.name for param in given)
+            missing = given[len(inputs)].name if len(inputs) < len(given) else f"#{len(given) + 1}"
+            reason = f"{signature.name} takes {len(given)} inputs ({names}), got {len(inputs)}"
+            raise ArgumentError(missing, reason)
+        arguments = dict(zip((param.name for param in given), inputs, strict=True))
+        sizes = self._sizes(arguments)
+        made = [
+            _output(param.value, sizes)
+            for param in signature.params
+            if param.mode == "out" and isinstance(param.value, Buffer)
+        ]
+        outputs = iter(made)
+        self(*(next(outputs) if p.mode == "out" else arguments[p.name] for p in signature.params))
+        return made[0] if len(made) == 1 else tuple(made) or None
+
+    def _sizes(self, inputs: dict[str, object]) -> dict[str, int]:
+        """The sizes that the shapes of the inputs tell; the entry check finds contradictions."""
+        sizes: dict[str, int] = {}
+        for _, buffer in self.signature.buffers:
+            if buffer.name in inputs and any(isinstance(e, Var) for e in buffer.shape):
+                shape = view(inputs[buffer.name], buffer.name).shape
+                for extent, got in zip(buffer.shape, shape, strict=False):
+                    if isinstance(extent, Var):
+                        sizes.setdefault(extent.name, got)
+        return sizes
+
+    def _failure(self, code: int) -> TensorcError:
+        checks = self._code.checks
+        check = checks[code - 1] if 0 < code <= len(checks) else Check("?", "?", f"result {code}")
+        return RuntimeCheckError(self.func.name, *check)
+
+    @property
+    def signature(self) -> Signature:
+        """The parameters, sizes and workspace of the C interface."""
+        return self._code.signature
+
+    @property
+    def address(self) -> int:
+        """Where the kernel's entry lies in this process, for as long as the module lives.
+
+        Raises:
+            TargetError: this machine cannot run the code; it names what is missing.
+        """
+        if self._loaded is None:
+            check_runs_here(self.target)
+            hook = {HOOK: parallel.address()} if self._code.parallel else {}
+            self._loaded = load_object(self._code.object, hook)
+        return self._loaded.address(self._code.symbol)
+
+    # Inspection -------------------------------------------------------------------------------
+
+    def source(self, stage: str = "ir") -> str:
+        """The program at a stage: "ir" as given, each lowering stage by name, "entry" (the check of
+        the arguments, in Python), "llvm", "optimised" (LLVM again), "asm" and "header" (C).
+
+        Raises:
+            ArgumentError: there is no such stage; the message lists them.
+        """
+        if stage == "ir":
+            return print_func(self.func)
+        if stage == "entry":
+            return self._entry.source
+        if stage == "header":
+            return self._header(Names.of(self.signature))
+        lowered = self._lowered()
+        stages = dict(lowered.stages)
+        if stage in stages:
+            return print_func(stages[stage])
+        made = {"llvm", "optimised", "asm"}
+        if stage not in made:
+            legal = ", ".join(["ir", *stages, "entry", "llvm", "optimised", "asm", "header"])
+            raise ArgumentError("stage", f"there is no stage {stage!r}; legal here: {legal}")
+        kernel = emit(lowered)
+        if stage == "llvm":
+            return kernel.text
+        compiled = compile_module(kernel.text, self.target)
+        return compiled.optimised_text() if stage == "optimised" else compiled.assembly()
+
+    def _lowered(self) -> Lowered:
+        return lower(self.func, self.target, self._options)
+
+    def _header(self, names: Names) -> str:
+        return header(self.signature, names, self.target, checked=bool(self._code.checks))
+
+    def __repr__(self) -> str:
+        code = self._code
+        facts = [f"{len(code.object)} bytes of object code"]
+        facts += ["parallel"] if code.parallel else []
+        facts += ["workspace"] if code.signature.scratch else []
+        facts += ["checked"] if self._options.checks else []
+        return f"<Module {self.signature}\n  {self.target.describe()}; {', '.join(facts)}>"
+
+    # Shipping ---------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, prefix: str = "") -> tuple[Path, ...]:
+        """Write the kernel for use from C, and a header beside it; returns the paths.
+
+        The suffix says what: `.o` or `.obj` an object file, `.a` or `.lib` a static library, `.so`,
+        `.dylib` or `.dll` a shared library (linked by the system's C compiler), `.h` the header
+        alone. The function is called as the kernel, behind `prefix`, as far as C allows.
+
+        Raises:
+            ArgumentError: the suffix is unknown.
+            CompileError: a shared library cannot be linked on this machine.
+            OSError: a file cannot be written.
+        """
+        names = Names.of(self.signature, prefix)
+        kernel = emit(self._lowered())
+        return aot.write(Path(path), self._header(names), kernel, self.signature, names)
+
+
+def _output(buffer: Buffer, sizes: dict[str, int]) -> Array:
+    try:
+        shape = extents(buffer, sizes)
+    except KeyError as missing:
+        reason = f"its size {missing.args[0]} follows from no input: call the module with an output"
+        raise ArgumentError(buffer.name, reason) from None
+    if any(extent < 0 for extent in shape):
+        raise ArgumentError(buffer.name, f"its shape would be {shape}")
+    made = empty(shape, buffer.dtype, max(alignment_of(buffer), ALIGNMENT), buffer.name)
+    if buffer.strides is not None:
+        raise ArgumentError(buffer.name, "it has declared strides: call the module with an output")
+    return made
+
+
+class Workspace:
+    """Scratch memory of one running call. `arguments` is what the kernel takes."""
+
+    __slots__ = ("_memory", "arguments", "size")
+
+    def __init__(self, size: int, workers: int):
+        self.size = size
+        self._memory = aligned_bytes(size, ALIGNMENT)
+        self.arguments = (self._memory.ctypes.data, workers)
+
+
+class Workspaces:
+    """The workspaces of a module: as many as calls ever ran at once, each as large as needed."""
+
+    def __init__(self, parallel_loops: bool):
+        self._parallel = parallel_loops
+        self._free: list[Workspace] = []
+
+    def take(self, shared: int, worker: int) -> Workspace:
+        """A workspace of at least shared + workers * worker bytes, for one call."""
+        workers = parallel.prepare() if self._parallel else 1
+        needed = shared + workers * worker
+        try:
+            # Taking from a list's end is atomic, so that no lock is needed.
+            found = self._free.pop()
+        except IndexError:
+            return Workspace(needed, workers)
+        if found.size < needed:
+            return Workspace(needed, workers)
+        found.arguments = (found.arguments[0], workers)
+        return found
+
+    def give_back(self, workspace: Workspace) -> None:
+        self._free.append(workspace)
