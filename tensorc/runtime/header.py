@@ -29,11 +29,11 @@ _C_TYPES: Mapping[DType, str] = {
     DType.INDEX: "int64_t",
 }
 _ELEMENTS = {
-    DType.BOOL: "bool, one byte of 0 or 1",
+    DType.BOOL: "a byte of 0 or 1",
     DType.F16: "the bits of an IEEE half",
     DType.BF16: "the bits of a bfloat16",
 }
-_WIDTH = 92
+_WIDTH = 100
 _MODES = {
     "in": "read",
     "const": "read; the same at every call",
@@ -81,13 +81,13 @@ def header(signature: Signature, names: Names, target: Target, checked: bool) ->
 
 def _lines(signature: Signature, names: Names, target: Target, checked: bool) -> Iterator[str]:
     guard = f"TENSORC_{names.function.upper()}_H"
-    yield f"/* {_comment(str(signature))}"
-    yield " *"
-    yield f" * Made by tensorc {__version__} for {_comment(target.describe())}."
     needed = " ".join(name for name in target.features if not name.startswith("-"))
+    yield "/*"
+    yield from _wrapped(str(signature))
+    yield " *"
+    yield from _wrapped(f"Made by tensorc {__version__} for {target.describe()}.")
     if needed:
-        yield " * It runs on processors that have all of:"
-        yield from (f" *   {line}" for line in textwrap.wrap(_comment(needed), _WIDTH))
+        yield from _wrapped(f"It needs a processor that has all of {needed}.")
     yield " */"
     yield f"#ifndef {guard}"
     yield f"#define {guard}"
@@ -105,12 +105,12 @@ def _lines(signature: Signature, names: Names, target: Target, checked: bool) ->
     ]
     parameters += [f"int64_t {name}" for name in names.sizes]
     parameters += ["void *workspace", "int32_t workers"] if signature.scratch else []
-    yield f"int32_t {names.function}({', '.join(parameters) or 'void'});"
+    yield from _declared(f"int32_t {names.function}", parameters)
     if signature.scratch:
         yield ""
         yield "/* The bytes of workspace for up to this many workers. */"
         arguments = [f"int64_t {name}" for name in names.workspace_sizes] + ["int32_t workers"]
-        yield f"size_t {names.workspace_bytes}({', '.join(arguments)});"
+        yield from _declared(f"size_t {names.workspace_bytes}", arguments)
     yield ""
     yield "#ifdef __cplusplus"
     yield "}"
@@ -142,7 +142,7 @@ def _meaning(param: Param) -> str:
     value = param.value
     note = _ELEMENTS.get(value.dtype)
     if isinstance(value, Var):
-        return f"a scalar{f', {note}' if note else ''}"
+        return f"{value.dtype}, a scalar{f'; {note}' if note else ''}"
     shape = _comment(shape_text(value))
     layout = "row-major" if value.strides is None else f"strides ({_joined(value)})"
     alignment = f", aligned to {value.alignment} bytes" if value.alignment else ""
@@ -161,6 +161,22 @@ def _declaration(param: Param, name: str) -> str:
     if isinstance(param.value, Var):
         return f"{kind} {name}"
     return f"{'' if writes(param) else 'const '}{kind} *{name}"
+
+
+def _declared(start: str, parameters: list[str]) -> Iterator[str]:
+    """A function's declaration, on one line if it fits."""
+    line = f"{start}({', '.join(parameters) or 'void'});"
+    if len(line) <= _WIDTH:
+        yield line
+        return
+    yield f"{start}("
+    yield from (f"    {parameter}," for parameter in parameters[:-1])
+    yield f"    {parameters[-1]});"
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    lines = textwrap.wrap(_comment(text), _WIDTH - 3, break_on_hyphens=False)
+    return (f" * {line}" for line in lines)
 
 
 def _comment(text: str) -> str:
