@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 
 from tensorc.codegen.hook import HOOK, HOOK_DECLARATION
@@ -10,11 +11,14 @@ from tensorc.codegen.jit import compile_module
 from tensorc.target import Target
 
 SIZE = 512
+HOOK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+YIELD = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
 
 # A context is [SIZE x i32] counts, [SIZE x i32] workers, [SIZE x i32] codes, in this order.
 BODIES = (
     HOOK_DECLARATION
     + f"""
+declare i32 @{YIELD}()
 define void @trace(ptr %ctx, i64 %i, i32 %worker) nounwind {{
   %count = getelementptr i32, ptr %ctx, i64 %i
   %old = atomicrmw add ptr %count, i32 1 monotonic
@@ -29,12 +33,14 @@ define i32 @count(ptr %ctx, i64 %i, i32 %worker) nounwind {{
 ; Returns its own entry of the codes.
 define i32 @fail(ptr %ctx, i64 %i, i32 %worker) nounwind {{
   call void @trace(ptr %ctx, i64 %i, i32 %worker)
+  call i32 @{YIELD}()
   %count = getelementptr i32, ptr %ctx, i64 %i
   %place = getelementptr i32, ptr %count, i64 {2 * SIZE}
   %code = load i32, ptr %place
   ret i32 %code
 }}
-; Fails if another call with the same worker is under way; the codes are the flags.
+; Fails if another call with the same worker is under way; the codes are the flags. Yields, so that
+; all threads get their turn on however few processors.
 define i32 @exclusive(ptr %ctx, i64 %i, i32 %worker) nounwind {{
 entry:
   call void @trace(ptr %ctx, i64 %i, i32 %worker)
@@ -45,9 +51,9 @@ entry:
   br label %delay
 delay:
   %k = phi i32 [0, %entry], [%k.next, %delay]
-  store volatile i32 1, ptr %flag
+  call i32 @{YIELD}()
   %k.next = add i32 %k, 1
-  %more = icmp slt i32 %k.next, 200
+  %more = icmp slt i32 %k.next, 20
   br i1 %more, label %delay, label %exit
 exit:
   store atomic i32 0, ptr %flag seq_cst, align 4
@@ -56,6 +62,7 @@ exit:
 ; Runs 16 inner indices per outer one.
 define i32 @inner(ptr %ctx, i64 %i, i32 %worker) nounwind {{
   call void @trace(ptr %ctx, i64 %i, i32 %worker)
+  call i32 @{YIELD}()
   ret i32 0
 }}
 define i32 @nest(ptr %ctx, i64 %i, i32 %worker) nounwind {{
@@ -94,6 +101,11 @@ loop:
 )
 
 
+def yield_address() -> int:
+    library = ctypes.CDLL("kernel32" if sys.platform == "win32" else None)
+    return ctypes.cast(getattr(library, YIELD), ctypes.c_void_p).value or 0
+
+
 class Visits:
     """One context: how often each index ran, on which worker, and what it is told to return."""
 
@@ -115,10 +127,8 @@ class Loops:
     """The bodies, linked to a hook."""
 
     def __init__(self, hook: int):
-        self._code = compile_module(BODIES, Target.parse("cpu"), symbols={HOOK: hook})
-        self.hook = ctypes.CFUNCTYPE(
-            ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
-        )(hook)
+        symbols = {HOOK: hook, YIELD: yield_address()}
+        self._code = compile_module(BODIES, Target.parse("cpu"), symbols=symbols)
 
     def body(self, name: str) -> int:
         return self._code.address(name)
