@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import FrameType
 
 from tensorc.analysis.effects import statements
 from tensorc.errors import ScheduleError
-from tensorc.ir.nodes import Func, Span
+from tensorc.ir.arith import as_index
+from tensorc.ir.handles import Handle
+from tensorc.ir.nodes import Expr, Func, Span, Var
 from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
 from tensorc.schedule.primitives import (
@@ -22,11 +25,15 @@ from tensorc.schedule.primitives import (
     Fuse,
     Inline,
     Merge,
+    Pad,
     Parallel,
     Reorder,
     ReverseComputeAt,
     ReverseInline,
+    Rfactor,
+    SetScope,
     Split,
+    TransformLayout,
     Unroll,
     Vectorize,
 )
@@ -143,10 +150,12 @@ class Schedule:
 
     # Primitives: each is documented, and checked, by its Step ----------------------------
 
-    def split(self, loop: str, factors: int | Sequence[int]) -> tuple[str, ...]:
+    def split(
+        self, loop: str, factors: int | Sequence[int], tail: str = "guard"
+    ) -> tuple[str, ...]:
         """Split a loop; see `Split`. Returns the new loops, outermost first."""
         parts = (factors,) if isinstance(factors, int) else tuple(factors)
-        return self._apply(Split(loop, parts), _caller())
+        return self._apply(Split(loop, parts, tail), _caller())
 
     def fuse(self, outer: str, inner: str, *more: str) -> str:
         """Fuse perfectly nested loops into one; see `Fuse`. Returns the fused loop."""
@@ -220,6 +229,36 @@ class Schedule:
     def reverse_inline(self, statement: str) -> None:
         """Let a producer store what its consumer computes; see `ReverseInline`."""
         self._apply(ReverseInline(statement), _caller())
+
+    def rfactor(self, loop: str) -> tuple[str, ...]:
+        """Reduce in parts; see `Rfactor`. Returns the buffers of the parts."""
+        return self._apply(Rfactor(loop), _caller())
+
+    def pad(self, loop: str, multiple: int) -> None:
+        """Round a loop's extent up; see `Pad`."""
+        self._apply(Pad(loop, multiple), _caller())
+
+    def set_scope(self, buffer: str, scope: str) -> None:
+        """Say where a temporary lives; see `SetScope`."""
+        self._apply(SetScope(buffer, scope), _caller())
+
+    def transform_layout(
+        self, buffer: str, layout: Callable[..., Sequence[object]] | Sequence[Expr]
+    ) -> None:
+        """Rearrange a buffer; see `TransformLayout`.
+
+        `layout` takes the old indices to the new ones, e.g. `lambda k, c: (k // 16, c, k % 16)`,
+        or is a tuple of expressions over d0, d1, ...
+        """
+        places = _traced(layout) if callable(layout) else tuple(layout)
+        self._apply(TransformLayout(buffer, places), _caller())
+
+
+def _traced(layout: Callable[..., Sequence[object]]) -> tuple[Expr, ...]:
+    """The expressions that a function gives for the variables d0, d1, ..."""
+    count = len(inspect.signature(layout).parameters)
+    places = layout(*(Handle(Var(f"d{n}")) for n in range(count)))
+    return tuple(p.expr if isinstance(p, Handle) else as_index(p) for p in places)  # type: ignore[arg-type]
 
 
 def _caller() -> Span | None:

@@ -8,8 +8,12 @@ from tensorc.schedule.primitives.fission import Fission, Merge
 from tensorc.schedule.primitives.fuse import Fuse
 from tensorc.schedule.primitives.inline import Inline, ReverseInline
 from tensorc.schedule.primitives.kinds import Annotate, Parallel, Unroll, Vectorize
+from tensorc.schedule.primitives.pad import Pad
 from tensorc.schedule.primitives.reorder import Reorder
+from tensorc.schedule.primitives.rfactor import Rfactor
+from tensorc.schedule.primitives.set_scope import SetScope
 from tensorc.schedule.primitives.split import Split
+from tensorc.schedule.primitives.transform_layout import TransformLayout
 
 __all__ = [
     "Annotate",
@@ -21,11 +25,15 @@ __all__ = [
     "Fuse",
     "Inline",
     "Merge",
+    "Pad",
     "Parallel",
     "Reorder",
     "ReverseComputeAt",
     "ReverseInline",
+    "Rfactor",
+    "SetScope",
     "Split",
+    "TransformLayout",
     "Unroll",
     "Vectorize",
 ]

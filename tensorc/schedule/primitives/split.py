@@ -7,23 +7,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tensorc.analysis.effects import statements
 from tensorc.analysis.violation import Violation, malformed
-from tensorc.ir.arith import add, ceildiv, constant, index, less, mul
+from tensorc.ir.arith import add, ceildiv, index, less, minimum, mul, sub
 from tensorc.ir.nodes import Expr, Var
-from tensorc.ir.walk import substitute
+from tensorc.ir.walk import substitute, written
+from tensorc.schedule.primitives.pad import Pad
 from tensorc.schedule.rewrite import guarded, loop, nest, put
 from tensorc.schedule.state import Loop, State, loops
 from tensorc.schedule.step import Step, check_loops, check_serial
 
 LARGEST_FACTOR = 1 << 31
+TAILS = ("guard", "shift", "pad")
 
 
 @dataclass(frozen=True, slots=True)
 class Split(Step):
     """Split a loop into a nest: the outermost takes what the factors leave.
 
-    The factors are the extents of the new inner loops, outer to inner. Where their product does
-    not divide the extent, a guard directly above each statement skips what lies past the end.
+    The factors are the extents of the new inner loops, outer to inner. `tail` says what happens
+    where their product does not divide the extent: "guard" puts a guard directly above each
+    statement that skips what lies past the end; "shift" moves the last block back, so that some
+    iterations run twice; "pad" lets the loop run on, as the primitive `pad` does.
 
     rewrite:
         for i in range(10):
@@ -36,13 +41,19 @@ class Split(Step):
 
     legal when:
         the loop exists (REF001, REF002) and is serial (STR003)
-        every factor is a positive integer (ARG001)
-    The instances keep their order, so no dependence can be reversed.
+        every factor is a positive integer, the tail is known (ARG001)
+        "shift": the extent is a constant, at least the product (STR004, ARG001), and the loop holds
+        only stores that read nothing written in it (STR007)
+        "pad": what `pad` asks
+    With a guard the instances keep their order, so no dependence can be reversed. With a shift the
+    last iterations run again, in the same order and on the same operands, so they leave the same
+    values.
     """
 
     primitive: ClassVar[str] = "split"
     loop: str
     factors: tuple[int, ...]
+    tail: str = "guard"
 
     @classmethod
     def choices(cls, state: State) -> Iterator[Step]:
@@ -58,18 +69,51 @@ class Split(Step):
                 yield malformed("ARG001", f"factor {factor!r} is not a positive integer")
         if not self.factors:
             yield malformed("ARG001", "split needs at least one factor")
+        if self.tail not in TAILS:
+            legal = ", ".join(TAILS)
+            yield malformed("ARG001", f"there is no tail {self.tail!r}; legal here: {legal}")
         if state.find_loop(self.loop) is not None:
             yield from check_serial(state, self.loop)
+            if self.tail == "shift":
+                yield from self._shift(state)
+            elif self.tail == "pad" and not self._divides(state):
+                yield from self._pad().check(state)
+
+    def _shift(self, state: State) -> Iterator[Violation]:
+        found = state.loop(self.loop)
+        extent, block = found.constant_extent, math.prod(self.factors)
+        if extent is None:
+            reason = f"the extent of `{self.loop}` is not a constant"
+            yield malformed("STR004", f"cannot shift: {reason}", found.path)
+        elif extent < block:
+            reason = f"`{self.loop}` runs {extent} times, a block {block}"
+            yield malformed("ARG001", f"cannot shift: {reason}", found.path)
+        inside = [s for s in statements(state.func) if self.loop in s.loop_names]
+        changed = {b.name for s in inside for b in written(s.node)}
+        for stmt in inside:
+            if any(a.reads and a.buffer.name in changed for a in stmt.accesses):
+                reason = f"`{stmt.name}` would not give the same value when it runs again"
+                yield malformed("STR007", f"cannot shift: {reason}", stmt.path)
+
+    def _pad(self) -> Pad:
+        return Pad(self.loop, math.prod(self.factors))
+
+    def _divides(self, state: State) -> bool:
+        total = state.loop(self.loop).constant_extent
+        return total is not None and total % math.prod(self.factors) == 0
 
     def apply(self, state: State) -> State:
+        if self.tail == "pad" and not self._divides(state):
+            return Split(self.loop, self.factors).apply(self._pad().apply(state))
         old = state.loop(self.loop)
         names = self.made(state)
         extents = _extents(old, self.factors)
         value = _position(names, self.factors)
+        if self.tail == "shift" and not self._divides(state):
+            value = _shifted(value, names, self.factors, old)
         value = add(value, old.node.begin)
         body = substitute(old.node.body, {self.loop: value})
-        total = constant(old.extent)
-        if total is None or total % math.prod(self.factors):
+        if self.tail == "guard" and not self._divides(state):
             body = guarded(body, less(value, old.node.end))
         parts = [loop(n, index(0), e) for n, e in zip(names, extents, strict=True)]
         return state.with_func(put(state.func, old.path, nest(parts, body)))
@@ -91,3 +135,10 @@ def _position(names: tuple[str, ...], factors: tuple[int, ...]) -> Expr:
     for n, name in enumerate(names):
         total = add(total, mul(Var(name), index(math.prod(factors[n:]))))
     return total
+
+
+def _shifted(value: Expr, names: tuple[str, ...], factors: tuple[int, ...], old: Loop) -> Expr:
+    """The position with the last block moved back to end at the loop's end."""
+    block = mul(Var(names[0]), index(math.prod(factors)))
+    last = sub(old.extent, index(math.prod(factors)))
+    return add(minimum(block, last), sub(value, block))

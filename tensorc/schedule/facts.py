@@ -1,0 +1,175 @@
+"""What a template may know of a task: frozen data, made once, by the rules of legality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorc.analysis.effects import Statement, statements
+from tensorc.ir.arith import constant, sub
+from tensorc.ir.linear import linear
+from tensorc.ir.nodes import Buffer, Const, Expr, Func, Load, Reduce, Select, Store, Unary, Var
+from tensorc.ir.walk import nodes, variables
+from tensorc.schedule.state import allocations
+from tensorc.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop of a statement: its name, its constant extent, and whether it reduces."""
+
+    name: str
+    extent: int
+    reduces: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One read of a statement, one entry of `strides` for each of its axes.
+
+    `strides` are elements of the row-major buffer by which the address moves when the axis grows by
+    one, None when it moves irregularly; `dims` says, for each axis, the dimensions it indexes.
+    """
+
+    buffer: str
+    shape: tuple[int, ...]
+    constant: bool
+    temporary: bool
+    strides: tuple[int | None, ...]
+    dims: tuple[tuple[int, ...], ...]
+    plain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StageFacts:
+    """A statement with its axes, operands and result; `fill` names a reduction's fill."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    operands: tuple[Operand, ...]
+    result: Operand
+    reduces: bool
+    fill: str | None
+    flops: int
+    group: int
+    transcendental: bool
+    conditional: bool
+
+    @property
+    def spatial(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if not a.reduces)
+
+    @property
+    def reduction(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if a.reduces)
+
+    @property
+    def iterations(self) -> int:
+        total = 1
+        for axis in self.axes:
+            total *= axis.extent
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A task: its stages in text order, and its target. Fills are folded into their reductions."""
+
+    name: str
+    stages: tuple[StageFacts, ...]
+    target: Target
+    symbolic: bool
+
+    def stage(self, name: str) -> StageFacts:
+        return next(s for s in self.stages if s.name == name)
+
+
+def facts(func: Func, target: Target) -> Facts:
+    """The facts of a function as it stands, before its first step."""
+    found = statements(func)
+    fills = {f.name: r.name for r in found for f in found if _fills(f, r)}
+    by_reduction = {r: f for f, r in fills.items()}
+    stages, symbolic = [], False
+    for stmt in found:
+        symbolic = symbolic or any(_extent(stmt, n) is None for n in range(len(stmt.loops)))
+        if stmt.name not in fills:
+            stages.append(_stage(func, stmt, by_reduction.get(stmt.name)))
+    return Facts(func.name, tuple(stages), target, symbolic)
+
+
+def _fills(fill: Statement, reduction: Statement) -> bool:
+    """Is `fill` the store of a constant beside a reduction into the same buffer?"""
+    node, other = fill.node, reduction.node
+    return (
+        isinstance(node, Store)
+        and isinstance(other, Reduce)
+        and isinstance(node.value, Const)
+        and node.buffer == other.buffers[0]
+        and fill.loop_names == reduction.loop_names[: len(fill.loops)]
+    )
+
+
+def _stage(func: Func, stmt: Statement, fill: str | None) -> StageFacts:
+    indexed = frozenset[str]().union(*(variables(i) for i in stmt.node.indices))
+    reduces = isinstance(stmt.node, Reduce)
+    axes = tuple(
+        Axis(loop.var.name, _extent(stmt, n) or 0, reduces and loop.var.name not in indexed)
+        for n, loop in enumerate(stmt.loops)
+    )
+    values = stmt.node.values if isinstance(stmt.node, Reduce) else (stmt.node.value,)
+    loads = dict.fromkeys(load for value in values for load in nodes(value, Load))
+    operands = tuple(_operand(func, stmt, load.buffer, load.indices) for load in loads)
+    target = stmt.node.buffers[0] if isinstance(stmt.node, Reduce) else stmt.node.buffer
+    result = _operand(func, stmt, target, stmt.node.indices)
+    arithmetic = [n for value in values for n in nodes(value, Unary)]
+    return StageFacts(
+        stmt.name,
+        axes,
+        operands,
+        result,
+        reduces,
+        fill,
+        sum(1 for value in values for n in nodes(value, Expr) if not isinstance(n, Var | Load)),
+        next((int(t) for t in stmt.time if isinstance(t, int)), 0),
+        any(n.op in _TRANSCENDENTAL for n in arithmetic),
+        any(True for value in values for _ in nodes(value, Select)),
+    )
+
+
+_TRANSCENDENTAL = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "sin", "cos"})
+
+
+def _extent(stmt: Statement, number: int) -> int | None:
+    loop = stmt.loops[number]
+    extent = constant(sub(loop.end, loop.begin))
+    return None if extent is None else max(extent, 0)
+
+
+def _operand(func: Func, stmt: Statement, buffer: Buffer, indices: tuple[Expr, ...]) -> Operand:
+    shape = tuple(constant(e) or 0 for e in buffer.shape)
+    names = stmt.loop_names
+    strides: list[int | None] = [0] * len(names)
+    dims: list[list[int]] = [[] for _ in names]
+    step, plain = 1, True
+    for dim in reversed(range(len(shape))):
+        form = linear(indices[dim])
+        for atom, coefficient in form.terms.items():
+            if isinstance(atom, Var) and atom.name in names:
+                place = names.index(atom.name)
+                dims[place].append(dim)
+                known = strides[place]
+                strides[place] = None if known is None else known + coefficient * step
+            else:
+                plain = False
+                for name in variables(atom) & set(names):
+                    strides[names.index(name)] = None
+        step *= shape[dim]
+    modes = {p.name: p.mode for p in func.params}
+    return Operand(
+        buffer.name,
+        shape,
+        modes.get(buffer.name) == "const",
+        buffer.name in allocations(func),
+        tuple(strides),
+        tuple(tuple(sorted(d)) for d in dims),
+        plain,
+    )

@@ -1,0 +1,179 @@
+"""pad: a loop runs on to a multiple; the added iterations write only temporaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tensorc.analysis import region
+from tensorc.analysis.affine import TooComplexError
+from tensorc.analysis.effects import Statement, statements
+from tensorc.analysis.legality import too_complex
+from tensorc.analysis.violation import Mark, Violation, malformed
+from tensorc.errors import Kind
+from tensorc.ir.arith import add, ceildiv, choose, constant, index, less, mul, sub
+from tensorc.ir.combiner import COMBINERS
+from tensorc.ir.linear import linear
+from tensorc.ir.nodes import Const, Expr, For, Func, Load, Reduce, Stmt, Store, Var
+from tensorc.ir.walk import (
+    at,
+    nodes,
+    replace,
+    replace_at,
+    replace_buffer,
+    variables,
+    written,
+)
+from tensorc.schedule.state import State, allocations, loops
+from tensorc.schedule.step import Step, check_loops, check_serial
+
+
+@dataclass(frozen=True, slots=True)
+class Pad(Step):
+    """Round the number of iterations of a loop up to a multiple.
+
+    An added iteration of a reduction loop reduces the identity; one of another loop writes a zero,
+    or what it computes without reading, into a temporary, which grows.
+
+    rewrite:
+        T = alloc("f32", 10)
+        for i in range(10):
+            T[i] = A[i]
+      pad("i", 4)
+        T = alloc("f32", 12)
+        for i in range(12):
+            T[i] = select(i < 10, A[i], 0.0)
+
+    legal when:
+        the loop exists (REF001, REF002), is serial (STR003) and has a constant extent (STR004)
+        that is not such a multiple yet (STR008); the multiple is a positive integer (ARG001)
+        every statement inside either reduces, at an index without the loop, or writes temporaries
+        of constant size (RGN004, STR004) at an index `loop + constant` in one dimension (STR007)
+        an added iteration reads no element that it has not written (RGN001)
+    """
+
+    primitive: ClassVar[str] = "pad"
+    loop: str
+    multiple: int
+
+    @classmethod
+    def choices(cls, state: State) -> Iterator[Step]:
+        for name in loops(state.func):
+            for multiple in (4, 8, 16):
+                yield cls(name, multiple)
+
+    def check(self, state: State) -> Iterator[Violation]:
+        missing = list(check_loops(state, self.loop))
+        if type(self.multiple) is not int or self.multiple < 1:
+            missing.append(malformed("ARG001", f"{self.multiple!r} is not a positive integer"))
+        yield from missing
+        if missing:
+            return
+        found = state.loop(self.loop)
+        broken = list(check_serial(state, self.loop))
+        if found.constant_extent is None or constant(found.node.end) is None:
+            broken.append(
+                malformed("STR004", f"the bounds of `{self.loop}` are not constants", found.path)
+            )
+        elif found.constant_extent % self.multiple == 0:
+            reason = f"`{self.loop}` runs {found.constant_extent} times already"
+            broken.append(malformed("STR008", reason, found.path))
+        if not broken:
+            broken += [v for s in _inside(state, self.loop) for v in self._statement(state, s)]
+        yield from broken
+        if not broken:
+            yield from self._defined(state)
+
+    def _statement(self, state: State, stmt: Statement) -> Iterator[Violation]:
+        used = frozenset[str]().union(*(variables(i) for i in stmt.node.indices))
+        if isinstance(stmt.node, Reduce) and self.loop not in used:
+            return
+        for buffer in written(stmt.node):
+            if buffer.name not in allocations(state.func):
+                reason = f"`{stmt.name}` writes the parameter `{buffer.name}`"
+                yield malformed("RGN004", f"cannot pad `{self.loop}`: {reason}", stmt.path)
+                return
+            if any(constant(e) is None for e in buffer.shape):
+                reason = f"`{buffer.name}` has no constant size"
+                yield malformed("STR004", f"cannot pad `{self.loop}`: {reason}", stmt.path)
+                return
+        if self._dimension(stmt) is None:
+            reason = f"`{stmt.name}` does not write at `{self.loop}` plus a constant"
+            yield malformed("STR007", f"cannot pad: {reason}", stmt.path)
+
+    def _dimension(self, stmt: Statement) -> int | None:
+        """The one dimension that the loop indexes, when it does so plainly."""
+        found = [n for n, i in enumerate(stmt.node.indices) if self.loop in variables(i)]
+        if len(found) != 1:
+            return None
+        form = linear(stmt.node.indices[found[0]])
+        return found[0] if dict(form.terms) == {Var(self.loop): 1} else None
+
+    def _defined(self, state: State) -> Iterator[Violation]:
+        """RGN001: within one iteration nothing written is read before it is written."""
+        inside = _inside(state, self.loop)
+        for buffer in dict.fromkeys(b.name for s in inside for b in written(s.node)):
+            users = [s for s in inside if any(b.name == buffer for b in written(s.node))]
+            if all(self._dimension(s) is None for s in users):
+                continue
+            depth = users[0].loop_names.index(self.loop) + 1
+            mark = Mark(users[0].path)
+            try:
+                early, _ = region.read_before_written(
+                    state.func, region.touches(inside, buffer), depth
+                )
+            except TooComplexError:
+                yield too_complex(mark)
+                return
+            if early is not None and not early.is_empty():
+                reason = f"`{buffer}` is read in an iteration of `{self.loop}` that has not set it"
+                yield Violation("RGN001", Kind.ILLEGAL, f"cannot pad: {reason}", (mark,))
+
+    def apply(self, state: State) -> State:
+        found = state.loop(self.loop)
+        old = found.node.end
+        end = add(found.node.begin, _rounded(found.extent, self.multiple))
+        grown = constant(sub(end, old)) or 0
+        func = state.func
+        for stmt in _inside(state, self.loop):
+            func = replace_at(func, stmt.path, self._guarded(stmt.node, old))
+        for buffer, dim in self._growing(state).items():
+            func = _grown(func, buffer, dim, grown)
+        loop = state.loop(self.loop)
+        here = at(func, loop.path)
+        assert isinstance(here, For)
+        return state.with_func(replace_at(func, loop.path, replace(here, end=end)))
+
+    def _growing(self, state: State) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for stmt in _inside(state, self.loop):
+            dim = self._dimension(stmt)
+            if dim is not None:
+                found |= {b.name: dim for b in written(stmt.node)}
+        return found
+
+    def _guarded(self, leaf: Store | Reduce, end: Expr) -> Stmt:
+        """The statement with the identity, or zero, in the added iterations."""
+        inside = less(Var(self.loop), end)
+        if isinstance(leaf, Store):
+            if not any(True for _ in nodes(leaf.value, Load)):
+                return leaf
+            return replace(leaf, value=choose(inside, leaf.value, Const(0, leaf.buffer.dtype)))
+        identity = COMBINERS[leaf.op].identity(tuple(b.dtype for b in leaf.buffers))
+        values = zip(leaf.values, identity, strict=True)
+        return replace(leaf, values=tuple(choose(inside, v, i) for v, i in values))
+
+
+def _rounded(extent: Expr, multiple: int) -> Expr:
+    return mul(ceildiv(extent, multiple), index(multiple))
+
+
+def _inside(state: State, loop: str) -> list[Statement]:
+    return [s for s in statements(state.func) if loop in s.loop_names]
+
+
+def _grown(func: Func, buffer: str, dim: int, by: int) -> Func:
+    old = allocations(func)[buffer][1].buffer
+    shape = tuple(add(e, index(by)) if n == dim else e for n, e in enumerate(old.shape))
+    return replace_buffer(func, buffer, replace(old, shape=shape))

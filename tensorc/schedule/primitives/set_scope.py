@@ -1,0 +1,86 @@
+"""set_scope: where a temporary lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tensorc.analysis.violation import Violation, malformed
+from tensorc.ir.arith import constant
+from tensorc.ir.nodes import For
+from tensorc.ir.walk import nodes, replace, replace_buffer
+from tensorc.schedule.primitives.cache_read import SCOPES
+from tensorc.schedule.state import State, allocations
+from tensorc.schedule.step import Step, check_buffers
+
+
+@dataclass(frozen=True, slots=True)
+class SetScope(Step):
+    """Say where a temporary lives: "global", "local" (a thread's stack) or "register".
+
+    rewrite:
+        T = alloc("f32", 4)
+        for i in range(4):
+            T[i] = A[i]
+      set_scope("T", "local")
+        T = alloc("f32", 4, scope="local")
+        for i in range(4):
+            T[i] = A[i]
+
+    legal when:
+        the buffer exists (REF002, REF004) and is a temporary (RGN004); the scope is known (ARG001)
+        and is not the buffer's already (STR008)
+        a local or register buffer has a constant size (STR004); a register one fits the target's
+        vector registers (TGT001), and neither is shared by a parallel loop inside (STR003)
+    """
+
+    primitive: ClassVar[str] = "set_scope"
+    buffer: str
+    scope: str
+
+    @classmethod
+    def choices(cls, state: State) -> Iterator[Step]:
+        for name in allocations(state.func):
+            for scope in ("local", "register", "global"):
+                yield cls(name, scope)
+
+    def check(self, state: State) -> Iterator[Violation]:
+        missing = list(check_buffers(state, self.buffer))
+        if self.scope not in SCOPES:
+            missing.append(malformed("ARG001", f"there is no scope {self.scope!r}"))
+        yield from missing
+        if missing:
+            return
+        found = allocations(state.func).get(self.buffer)
+        if found is None:
+            yield malformed("RGN004", f"`{self.buffer}` is a parameter, its scope is fixed")
+            return
+        path, alloc = found
+        if alloc.buffer.scope == self.scope:
+            yield malformed("STR008", f"`{self.buffer}` is {self.scope} already", path)
+        if self.scope in ("local", "register"):
+            yield from self._size(state)
+            for loop in nodes(alloc.body, For):
+                if loop.kind == "parallel":
+                    reason = f"the parallel loop `{loop.var.name}` shares `{self.buffer}`"
+                    yield malformed("STR003", reason, state.loop(loop.var.name).path)
+
+    def _size(self, state: State) -> Iterator[Violation]:
+        path, alloc = allocations(state.func)[self.buffer]
+        bits = alloc.buffer.dtype.bits
+        for extent in alloc.buffer.shape:
+            value = constant(extent)
+            if value is None:
+                yield malformed("STR004", f"`{self.buffer}` has no constant size", path)
+                return
+            bits *= value
+        available = state.target.vector_registers * state.target.vector_bits
+        if self.scope == "register" and bits > available:
+            reason = f"`{self.buffer}` takes {bits} bits, the vector registers hold {available}"
+            yield malformed("TGT001", reason, path)
+
+    def apply(self, state: State) -> State:
+        old = allocations(state.func)[self.buffer][1].buffer
+        new = replace(old, scope=self.scope)
+        return state.with_func(replace_buffer(state.func, self.buffer, new))
