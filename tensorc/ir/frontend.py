@@ -14,6 +14,8 @@ The grammar is that of `parse`, with what Python adds:
 * A string in a shape is an expression of sizes that are known only at the call: "N", "2 * N + 1".
 * Scopes end as in Python: a loop variable or buffer used again in a later loop becomes i_2, i_3.
 * A docstring is skipped.
+
+The types of scalar parameters are the dtypes, f32 or index, of this module.
 """
 
 from __future__ import annotations
@@ -26,11 +28,16 @@ from dataclasses import dataclass
 from types import CellType, FrameType, FunctionType
 from typing import Any
 
+from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
 from tensorc.ir.lexer import Source
 from tensorc.ir.nodes import Func
 from tensorc.ir.parse import parse_source
 from tensorc.ir.parse_expr import Outside
+
+bool, index = DType.BOOL, DType.INDEX
+i8, u8, i16, i32, i64, u32 = DType.I8, DType.U8, DType.I16, DType.I32, DType.I64, DType.U32
+f16, bf16, f32, f64 = DType.F16, DType.BF16, DType.F32, DType.F64
 
 
 class Buffer:
@@ -95,7 +102,7 @@ class _PythonNames:
         value: object = next((scope[head] for scope in self.scopes if head in scope), None)
         for attribute in attributes:
             value = getattr(value, attribute, None)
-        if isinstance(value, bool | int | float):
+        if isinstance(value, int | float):
             return value
         if isinstance(value, numbers.Integral):
             return int(value)

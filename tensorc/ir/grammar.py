@@ -45,7 +45,8 @@ UNARY_CALLS: Mapping[str, UnaryOp] = {
     "erf": "erf", "sigmoid": "sigmoid", "sin": "sin", "cos": "cos",
 }  # fmt: skip
 BINARY_CALLS: Mapping[str, BinaryOp] = {
-    "min": "min", "max": "max", "pow": "pow", "truncdiv": "truncdiv", "truncmod": "truncmod",
+    "min": "min", "max": "max", "minimum": "min", "maximum": "max", "pow": "pow",
+    "floordiv": "floordiv", "floormod": "floormod", "truncdiv": "truncdiv", "truncmod": "truncmod",
 }  # fmt: skip
 CASTS: Mapping[str, DType] = {dtype.value: dtype for dtype in DType}
 

@@ -285,7 +285,7 @@ class ExpressionParser(Reader):
         )
 
     def binary_call(self, token: Token, name: str, arguments: list[Term]) -> Term:
-        if len(arguments) < 2 or name not in ("min", "max"):
+        if len(arguments) < 2 or grammar.BINARY_CALLS[name] not in ("min", "max"):
             self.count(token, arguments, 2)
         result = arguments[0]
         for argument in arguments[1:]:
