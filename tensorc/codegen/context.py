@@ -53,6 +53,7 @@ class Context:
 
     `depths` counts the loops around the definition of a variable. `seen` are the loads that were
     performed in the statement so far, whatever the data: they may be repeated without a guard.
+    `active` is the mask of the lanes whose values the statement uses.
     `evaluate` and `execute` are those of `emit_expr` and `emit_stmt`, for the modules below.
     """
 
@@ -73,6 +74,7 @@ class Context:
         self.depths: dict[str, int] = {}
         self.depth = 0
         self.seen: frozenset[Load] = frozenset()
+        self.active: Expr | None = None
         self.units: dict[str, dict[int, str]] = {}
         self.atom_depths: dict[Expr, int] = {}
         x86 = self.target.architecture == "x86_64"

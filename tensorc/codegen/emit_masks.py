@@ -32,6 +32,8 @@ def masked_load(c: Context, node: MaskedLoad) -> Value:
         return constant(0, buffer.dtype, lanes)
     if mask.text == constant(True, mask.dtype, lanes).text or _always_inside(c, buffer, index):
         loaded = load(c, buffer, (index,))
+        if node.mask == c.active:
+            return loaded
         return select(c, mask, loaded, constant(0, buffer.dtype, lanes))
     return _masked_load(c, buffer, index, mask)
 
@@ -66,7 +68,9 @@ def masked_store(c: Context, node: MaskedStore) -> None:
     lanes = mask.lanes
     if mask.text == constant(False, mask.dtype, lanes).text:
         return
+    c.active = node.mask
     value = c.evaluate(c, node.value)
+    c.active = None
     if mask.text == constant(True, mask.dtype, lanes).text:
         store(c, buffer, (index,), value)
     elif _always_inside(c, buffer, index) and isinstance(index, Ramp):

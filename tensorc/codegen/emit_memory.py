@@ -71,7 +71,9 @@ def allocate(c: Context, buffer: Buffer) -> None:
     """Give a temporary its place. Its contents are undefined, so nothing known of it is left."""
     slot = c.slots[buffer.name]
     elements = arith.constant(extent_of(buffer))
-    if slot.home == "stack":
+    if slot.unit:
+        place = Place("", buffer.dtype.bytes, elements, slot.unit)
+    elif slot.home == "stack":
         place = c.places.get(buffer.name) or _on_stack(c, buffer, elements or 0)
     else:
         base = c.shared if slot.home == "shared" else c.worker

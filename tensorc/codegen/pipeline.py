@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tensorc.codegen.passes.flatten import flatten
+from tensorc.codegen.passes.partition import partition
 from tensorc.codegen.passes.reductions import reductions
+from tensorc.codegen.passes.registers import registers
 from tensorc.codegen.passes.storage import Storage, place, plan
 from tensorc.codegen.passes.vectors import vectors
 from tensorc.ir.nodes import Func
@@ -48,6 +50,8 @@ class Lowered:
 
 
 STAGES: Mapping[str, Callable[[Func], Func]] = {
+    "registers": registers,
+    "partition": partition,
     "reductions": reductions,
     "vectors": vectors,
     "flatten": flatten,

@@ -17,7 +17,6 @@ from tensorc.ir.nodes import (
     MaskedLoad,
     MaskedStore,
     Node,
-    Param,
     Ramp,
     Store,
 )
@@ -85,27 +84,37 @@ def _scaled(index: Expr, stride: Expr) -> Expr:
     return Binary("mul", index, Broadcast(stride, lanes_here(index)))
 
 
-def flatten(func: Func) -> Func:
-    """Accesses with one index each; parameters keep their shapes, which say what the sizes are."""
+def flat_buffer(buffer: Buffer) -> Buffer:
+    """The buffer with one dimension, if its extents are numbers."""
+    if len(buffer.shape) == 1 and buffer.strides is None:
+        return buffer
+    return replace(buffer, shape=(extent_of(buffer),), strides=None)
 
-    def flat(buffer: Buffer) -> Buffer:
-        if len(buffer.shape) == 1 and buffer.strides is None:
-            return buffer
-        return replace(buffer, shape=(extent_of(buffer),), strides=None)
+
+def flatten(func: Func) -> Func:
+    """Accesses with one index each. Parameters of symbolic shape keep it, since the sizes are read
+    off it; the emitter computes their indices in the same way."""
+    symbolic = {
+        param.name
+        for param in func.params
+        if isinstance(param.value, Buffer) and arith.constant(extent_of(param.value)) is None
+    }
 
     def change(node: Node) -> Node | None:
         match node:
-            case Load() | MaskedLoad() | Store() | MaskedStore():
+            case Load() | MaskedLoad() | Store() | MaskedStore() if (
+                node.buffer.name not in symbolic
+            ):
                 index = flat_index(node.buffer, node.indices)
-                return replace(node, buffer=flat(node.buffer), indices=(index,))
+                return replace(node, buffer=flat_buffer(node.buffer), indices=(index,))
             case Alloc(buffer=buffer):
-                return replace(node, buffer=flat(buffer))
+                return replace(node, buffer=flat_buffer(buffer))
         return None
 
     params = tuple(
-        replace(p, value=flat(p.value)) if isinstance(p.value, Buffer) else p for p in func.params
+        replace(param, value=flat_buffer(param.value))
+        if isinstance(param.value, Buffer) and param.name not in symbolic
+        else param
+        for param in func.params
     )
     return replace(rewrite(func, change), params=params)
-
-
-__all__ = ["Param", "extent_of", "flat_index", "flatten", "lanes_here", "strides_of"]

@@ -112,6 +112,8 @@ class Lanes:
 
     def _changed(self, expr: Expr, mask: Expr | None) -> Expr:
         match expr:
+            case Var():
+                return expr
             case Load():
                 return self._load(expr, mask)
             case Unary(a=a) | Cast(a=a):

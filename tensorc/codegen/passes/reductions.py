@@ -56,7 +56,7 @@ def _several(node: Reduce, fresh: Fresh) -> Stmt:
     waiting: list[Buffer] = []
     last = len(node.buffers) - 1
     for position, buffer in enumerate(node.buffers):
-        name = node.name if position == 0 else fresh(f"{node.name}.{position}")
+        name = node.name if position == 0 else fresh(buffer.name)
         value = _combined(node, position, fresh)
         if position == last:
             stores.append(Store(name, buffer, node.indices, value, node.span))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tensorc.codegen.passes.flatten import extent_of
+from tensorc.codegen.passes.registers import unit_of
 from tensorc.errors import CompileError
 from tensorc.ir import arith
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, Load, MaskedLoad, Node, Seq, Stmt
@@ -28,13 +29,18 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A buffer's place: offset and size in bytes, and the first and last position of its life."""
+    """A buffer's place: offset and size in bytes, and the first and last position of its life.
+
+    A buffer that is always accessed in whole units of so many elements is a set of values rather
+    than memory.
+    """
 
     buffer: str
     home: Home
     offset: Expr
     size: Expr
     live: tuple[int, int]
+    unit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,7 @@ def at_least_zero(gap: Expr) -> bool:
 @dataclass(slots=True)
 class _Temporary:
     buffer: Buffer
+    unit: int
     parallel: bool
     loops: int
     first: int = -1
@@ -125,7 +132,9 @@ class _Lifetimes:
                 self._loop(body, loops, kind == "parallel")
             case Alloc(buffer=buffer, body=body):
                 parallel = any(flag for _, flag in loops)
-                self.found[buffer.name] = _Temporary(buffer, parallel, len(loops))
+                shared = any(loop.kind == "parallel" for loop in nodes(body, For))
+                unit = 0 if buffer.scope != "register" or shared else unit_of(stmt)
+                self.found[buffer.name] = _Temporary(buffer, unit, parallel, len(loops))
                 self.visit(body, loops)
             case _:
                 for name in _touched(stmt):
@@ -181,7 +190,8 @@ def _bytes(buffer: Buffer) -> Expr:
 
 
 def _slot(t: _Temporary, home: Home, offset: Expr) -> Slot:
-    return Slot(t.buffer.name, home, offset, _bytes(t.buffer), (t.first, t.last))
+    unit = t.unit if home == "stack" else 0
+    return Slot(t.buffer.name, home, offset, _bytes(t.buffer), (t.first, t.last), unit)
 
 
 def _aligned(size: Expr) -> Expr:

@@ -1,0 +1,120 @@
+"""Buffers of scope "register": every loop that indexes one is unrolled, so that each element, or
+each vector of elements, is a value of its own, which LLVM keeps in a register.
+
+A buffer for which that is not possible becomes an ordinary local one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tensorc.ir import arith
+from tensorc.ir.linear import linear
+from tensorc.ir.nodes import (
+    Alloc,
+    Expr,
+    For,
+    Func,
+    If,
+    Load,
+    MaskedLoad,
+    MaskedStore,
+    Node,
+    Ramp,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+)
+from tensorc.ir.types import lanes_of
+from tensorc.ir.walk import nodes, replace, replace_buffer, rewrite, variables, walk
+
+MAX_INSTANCES = 4096
+"""The most statements that unrolling for registers may write in place of the loops of a buffer."""
+
+
+def registers(func: Func) -> Func:
+    """Loops over registers become `unroll` loops."""
+    for alloc in nodes(func, Alloc):
+        if alloc.buffer.scope != "register":
+            continue
+        loops = _indexing(alloc)
+        if all(map(_fixed, loops.values())) and _instances(alloc.body, loops) <= MAX_INSTANCES:
+            func = _unrolled(func, loops)
+        else:
+            func = replace_buffer(func, alloc.buffer.name, replace(alloc.buffer, scope="local"))
+    return func
+
+
+def accesses(body: Node, buffer: str) -> Iterator[tuple[Expr, ...]]:
+    """The indices of every access to a buffer."""
+    for _, node in walk(body):
+        match node:
+            case Load() | MaskedLoad() | Store() | MaskedStore() if node.buffer.name == buffer:
+                yield node.indices
+            case Reduce() if any(b.name == buffer for b in node.buffers):
+                yield node.indices
+
+
+def _indexing(alloc: Alloc) -> Mapping[str, For]:
+    """The loops inside the allocation whose variables occur in indices of the buffer."""
+    used = {
+        name
+        for indices in accesses(alloc.body, alloc.buffer.name)
+        for index in indices
+        for name in variables(index)
+    }
+    return {loop.var.name: loop for loop in nodes(alloc.body, For) if loop.var.name in used}
+
+
+def _fixed(loop: For) -> bool:
+    return arith.constant(loop.begin) is not None and arith.constant(loop.end) is not None
+
+
+def _instances(stmt: Stmt, loops: Mapping[str, For]) -> int:
+    """How many statements there are once these loops are unrolled."""
+    match stmt:
+        case Seq(body=body):
+            return sum(_instances(part, loops) for part in body)
+        case For(var=var, begin=begin, end=end, body=body):
+            times = 1
+            if var.name in loops or stmt.kind == "unroll":
+                times = max(0, (arith.constant(end) or 0) - (arith.constant(begin) or 0))
+            return times * _instances(body, loops)
+        case If(body=body) | Alloc(body=body):
+            return _instances(body, loops)
+    return 1
+
+
+def _unrolled(func: Func, loops: Mapping[str, For]) -> Func:
+    def change(node: Node) -> Node | None:
+        if isinstance(node, For) and node.var.name in loops and node.kind == "serial":
+            return replace(node, kind="unroll")
+        return None
+
+    return rewrite(func, change) if loops else func
+
+
+def unit_of(alloc: Alloc) -> int:
+    """With how many lanes a flat register buffer is always accessed, at multiples of that number
+    that are known once its loops are unrolled; 0 if there is no such number."""
+    unrolled = {
+        loop.var.name for loop in nodes(alloc.body, For) if loop.kind == "unroll" and _fixed(loop)
+    }
+    unit = 0
+    for (index,) in accesses(alloc.body, alloc.buffer.name):
+        lanes = lanes_of(index)
+        unit = unit or lanes
+        base = index.base if isinstance(index, Ramp) else index
+        if lanes != unit or (lanes > 1 and not _contiguous(index)):
+            return 0
+        form = linear(base)
+        if form.constant % unit or any(c % unit for c in form.terms.values()):
+            return 0
+        if not unrolled.issuperset(name for atom in form.terms for name in variables(atom)):
+            return 0
+    return unit
+
+
+def _contiguous(index: Expr) -> bool:
+    return isinstance(index, Ramp) and arith.constant(index.stride) == 1
