@@ -25,7 +25,7 @@ import numbers
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import CellType, FrameType, FunctionType
+from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from tensorc.dtype import DType
@@ -111,4 +111,6 @@ class _PythonNames:
     def plain(self, name: str) -> str:
         """A name without the package's before it."""
         head, dot, rest = name.partition(".")
-        return rest if dot and self.value(head) is sys.modules["tensorc"] else name
+        module = self.value(head) if dot else None
+        ours = isinstance(module, ModuleType) and module.__name__.partition(".")[0] == "tensorc"
+        return rest if ours else name

@@ -9,7 +9,7 @@ from tensorc.ir.nodes import Func
 from tensorc.ir.print import print_func
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def structural_hash(func: Func) -> str:
     """The SHA-256, in 64 hexadecimal digits, of the function's text.
 

@@ -246,8 +246,8 @@ class Parser(DeclarationParser):
     def annotation(self) -> str | int:
         token = self.token
         if self.sees("string") or isinstance(self.outside.value(token.value), str):
-            return self.string("an annotation's value")
-        return self.integer("an annotation's value: a string or")
+            return self.string("the value of an annotation")
+        return self.integer("the value of an annotation, a string or")
 
     # Simple statements ----------------------------------------------------------------------------
 
@@ -276,6 +276,10 @@ class Parser(DeclarationParser):
             return self.reduction(label)
         if self.ahead("(") and word == "store":
             return self.masked_store(label)
+        if self.allocates():
+            raise self.error(
+                token, f"{token.text} = alloc(...) has no label and is alone in its line"
+            )
         if self.ahead("="):
             raise self.error(
                 token,

@@ -6,6 +6,7 @@ import typing
 from dataclasses import dataclass
 
 from tensorc.dtype import DType
+from tensorc.errors import ParseError
 from tensorc.ir import grammar
 from tensorc.ir.lexer import Source, Token, tokens
 from tensorc.ir.naming import first_free
@@ -35,7 +36,9 @@ class Declared:
 
 
 class DeclarationParser(ExpressionParser):
-    # Whether a name that is not known declares a size: "bare" anywhere, "quoted" in strings only.
+    """The rules for what declares a name, and the names declared so far."""
+
+    # Whether this is the shape of a parameter, in which a name that is not known declares a size.
     declares = False
 
     # Names ----------------------------------------------------------------------------------------
@@ -59,9 +62,7 @@ class DeclarationParser(ExpressionParser):
                 token, "an index is never stored: use i32 or i64 and cast, e.g. i64(x)"
             )
         if storage.strides is not None and len(storage.strides) != len(shape):
-            raise self.error(
-                token, f"{len(shape)} dimensions need as many strides, not {len(storage.strides)}"
-            )
+            raise self.error(token, f"{token.text} needs {len(shape)} strides, one per dimension")
         name = self.fresh(token, names.taken_buffers)
         buffer = Buffer(name, shape, dtype, storage.scope, storage.strides, storage.alignment)
         names.buffers[token.value] = buffer
@@ -131,15 +132,9 @@ class DeclarationParser(ExpressionParser):
         if not self.declares:
             raise self.error(token, "an extent here is an expression, not a string")
         self.next()
-        inner = Source(token.value, self.source.file, token.line)
-        moved = [
-            t._replace(
-                column=t.column + token.column + 1, end_column=t.end_column + token.column + 1
-            )
-            for t in tokens(inner)
-        ]
-        outer, self.tokens, self.position = (self.tokens, self.position), moved, 0
-        for name in moved:
+        inner = self.tokens_inside(token)
+        outer, self.tokens, self.position = (self.tokens, self.position), inner, 0
+        for name in inner:
             known = name.value in self.names.variables or name.value in grammar.BINARY_CALLS
             if name.kind == "name" and not known and name.text not in grammar.RESERVED:
                 self.declare_size(name)
@@ -149,6 +144,17 @@ class DeclarationParser(ExpressionParser):
         self.tokens, self.position = outer
         return expr
 
+    def tokens_inside(self, token: Token) -> list[Token]:
+        """The tokens of a string's value, at the places that they have in the source."""
+        if "\n" in token.value:
+            raise self.error(token, "an extent stands on one line")
+        first = token.column + max(token.text.find(token.value), 0)
+        try:
+            inner = list(tokens(Source(token.value, self.source.file, token.line)))
+        except ParseError as error:
+            raise self.error(token, error.reason) from None
+        return [t._replace(column=t.column + first, end_column=t.end_column + first) for t in inner]
+
     def storage_item(self, key: Token, storage: Storage) -> None:
         """The value of one of scope, strides, alignment."""
         match key.value:
@@ -157,7 +163,7 @@ class DeclarationParser(ExpressionParser):
             case "strides":
                 storage.strides = self.strides()
             case "alignment":
-                storage.alignment = self.integer("an alignment in bytes")
+                storage.alignment = self.integer("an alignment in bytes,")
             case _:
                 raise self.error(key, f"a buffer has scope, strides and alignment, no {key.value}")
 
@@ -173,7 +179,7 @@ class DeclarationParser(ExpressionParser):
         self.expect("(", " of the strides")
         strides = []
         while not self.at(")"):
-            strides.append(self.integer("a stride"))
+            strides.append(self.integer("a stride,"))
             if not self.accept(","):
                 break
         self.expect(")")

@@ -75,7 +75,7 @@ class ExpressionParser(Reader):
         token = self.token
         term = self.expression()
         if not isinstance(term.number, int):
-            raise self.error(token, f"expected {what}, an integer literal")
+            raise self.error(token, f"expected {what} an integer literal")
         return term.number
 
     def typed(self, dtype: DType) -> Expr:
@@ -183,7 +183,7 @@ class ExpressionParser(Reader):
         """inf, nan, or nan with the 64 bits that the double has."""
         if token.text == "inf" or not self.accept("("):
             return float(token.text)
-        bits = self.integer("the bits of a NaN")
+        bits = self.integer("the bits of a NaN,")
         self.expect(")")
         try:
             return grammar.nan_of(bits)
@@ -250,12 +250,10 @@ class ExpressionParser(Reader):
                 if not self.accept(","):
                     break
         self.expect("]")
-        if len(indices) != len(buffer.shape):
-            raise self.error(
-                token,
-                f"{buffer.name} has {len(buffer.shape)} dimensions, "
-                f"but {len(indices)} indices are given",
-            )
+        rank = len(buffer.shape)
+        if len(indices) != rank:
+            noun = "index" if rank == 1 else "indices"
+            raise self.error(token, f"{buffer.name} takes {rank} {noun}, not {len(indices)}")
         return buffer, tuple(indices)
 
     # Calls ----------------------------------------------------------------------------------------
@@ -304,7 +302,8 @@ class ExpressionParser(Reader):
 
     def count(self, token: Token, arguments: list[Term], number: int) -> None:
         if len(arguments) != number:
-            raise self.error(token, f"{token.text} takes {number} arguments, not {len(arguments)}")
+            noun = "argument" if number == 1 else "arguments"
+            raise self.error(token, f"{token.text} takes {number} {noun}, not {len(arguments)}")
 
     def let(self, token: Token) -> Term:
         name = self.name("the name of the value")
@@ -350,7 +349,7 @@ class ExpressionParser(Reader):
 
     def lanes(self) -> int:
         token = self.token
-        lanes = self.integer("the number of lanes")
+        lanes = self.integer("the number of lanes,")
         if lanes < 1:
             raise self.error(token, "a vector has at least one lane")
         return lanes

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import tensorc as tc
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, ParseError
-from tensorc.ir.frontend import Buffer, f32, f64, func, index
+from tensorc.ir import frontend
+from tensorc.ir.frontend import Buffer, f32, f64, func
 from tensorc.ir.interp.run import run
 from tensorc.ir.nodes import Const, For, If, Store
 from tensorc.ir.parse import parse
@@ -106,12 +107,9 @@ def test_what_python_people_write():
     )
 
 
-def test_the_package_may_be_named(monkeypatch):
-    monkeypatch.setattr(tc, "Buffer", Buffer, raising=False)
-    monkeypatch.setattr(tc, "index", index, raising=False)
-
-    @func
-    def f(A: tc.Buffer["f32", 4, "out"], n: tc.index):
+def test_the_package_may_be_named():
+    @frontend.func
+    def f(A: frontend.Buffer["f32", 4, "out"], n: frontend.index):
         for i in tc.parallel(4):
             T = tc.alloc("f32")
             tc.reduce("max", A[i], tc.exp(tc.f32(n)))
