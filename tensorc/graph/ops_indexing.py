@@ -1,0 +1,260 @@
+"""Joining, padding, and reading at computed places.
+
+An index that comes from data is clamped into range, so that a wrong one gives a wrong element and
+never an access outside of the tensor; torch raises IndexError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tensorc.dtype import DType
+from tensorc.graph.elements import (
+    Index,
+    Number,
+    Operand,
+    RefusedError,
+    broadcast_at,
+    broadcast_shape,
+    common_dtype,
+    dimension,
+    guard,
+    handle,
+    minus,
+    number,
+    quotient,
+    within,
+)
+from tensorc.graph.ops import Kind, operator
+from tensorc.graph.ops_views import slice_bounds
+from tensorc.ir import build as tc
+from tensorc.ir.build import Handle
+
+
+def _clamped(index: Handle, extent: int, wraps: bool) -> Handle:
+    """A data index as one into `extent`; with `wraps`, negative ones count from the end."""
+    wide = index.cast("i64")
+    if wraps:
+        wide = tc.select(wide < 0, wide + extent, wide)
+    return tc.minimum(tc.maximum(wide, 0), max(extent - 1, 0)).cast("index")
+
+
+@operator("cat", kind=Kind.MAP)
+def cat(tensors: tuple[Operand, ...], dim: int = 0) -> Operand:
+    # A tensor of shape (0,) joins any others: torch's legacy.
+    parts = [one for one in tensors if one.shape != (0,)] or list(tensors[:1])
+    dtype = common_dtype(*tensors)
+    rank = parts[0].rank
+    along = dimension(dim, rank)
+    for part in parts:
+        if part.rank != rank or _other(part.shape, along) != _other(parts[0].shape, along):
+            raise RefusedError(
+                f"shapes {', '.join(str(list(p.shape)) for p in parts)} along {along}"
+            )
+    ends = [sum(part.shape[along] for part in parts[: n + 1]) for n in range(len(parts))]
+    shape = (*parts[0].shape[:along], ends[-1], *parts[0].shape[along + 1 :])
+
+    def element(*i: Handle) -> Handle:
+        def piece(number_: int) -> Handle:
+            start = ends[number_] - parts[number_].shape[along]
+            own = (*i[:along], minus(i[along], start), *i[along + 1 :])
+            value = parts[number_][own].cast(dtype)
+            if number_ == len(parts) - 1:
+                return value
+            return tc.select(handle(i[along]) < ends[number_], value, piece(number_ + 1))
+
+        return piece(0)
+
+    return Operand(shape, dtype, element)
+
+
+def _other(shape: Sequence[int], along: int) -> tuple[int, ...]:
+    return (*shape[:along], *shape[along + 1 :])
+
+
+@operator("constant_pad_nd", kind=Kind.PAD)
+def constant_pad_nd(self: Operand, pad: tuple[int, ...], value: Number = 0) -> Operand:
+    low = [0] * self.rank
+    high = [0] * self.rank
+    for position in range(len(pad) // 2):
+        low[-1 - position], high[-1 - position] = pad[2 * position], pad[2 * position + 1]
+    shape = tuple(n + a + b for n, a, b in zip(self.shape, low, high, strict=True))
+    if min(shape, default=0) < 0:
+        raise RefusedError(f"pad {list(pad)} of {list(self.shape)}")
+
+    def element(*i: Handle) -> Handle:
+        own = tuple(minus(j, a) for j, a in zip(i, low, strict=True))
+        tests = []
+        for j, n, a, b in zip(own, self.shape, low, high, strict=True):
+            lower, upper = within(j, 0, n)
+            tests += [*([lower] if a > 0 else []), *([upper] if b > 0 else [])]
+        return guard(tests, lambda: self[own], number(value, self.dtype))
+
+    return Operand(shape, self.dtype, element)
+
+
+def _reflected(index: Index, extent: int) -> Handle:
+    """An index up to extent - 1 outside of [0, extent), mirrored at the edge elements."""
+    positive = tc.maximum(handle(index), -handle(index))
+    return tc.minimum(positive, (2 * extent - 2) - positive)
+
+
+@operator("reflection_pad1d", "reflection_pad2d", "reflection_pad3d", kind=Kind.MAP)
+def reflection_pad(self: Operand, padding: tuple[int, ...]) -> Operand:
+    return _edge_padded(self, padding, _reflected)
+
+
+def _repeated(index: Index, extent: int) -> Handle:
+    return tc.minimum(tc.maximum(handle(index), 0), extent - 1)
+
+
+@operator("replication_pad1d", "replication_pad2d", "replication_pad3d", kind=Kind.MAP)
+def replication_pad(self: Operand, padding: tuple[int, ...]) -> Operand:
+    return _edge_padded(self, padding, _repeated)
+
+
+def _edge_padded(
+    self: Operand, padding: tuple[int, ...], place: Callable[[Index, int], Handle]
+) -> Operand:
+    low, high = [0] * self.rank, [0] * self.rank
+    for position in range(len(padding) // 2):
+        low[-1 - position], high[-1 - position] = padding[2 * position : 2 * position + 2]
+    shape = tuple(n + a + b for n, a, b in zip(self.shape, low, high, strict=True))
+    if min(shape, default=0) < 0:
+        raise RefusedError(f"padding {list(padding)} of {list(self.shape)}")
+
+    def element(*i: Handle) -> Handle:
+        own = tuple(
+            place(minus(j, a), n) if a or b else j
+            for j, n, a, b in zip(i, self.shape, low, high, strict=True)
+        )
+        return self[own]
+
+    return Operand(shape, self.dtype, element)
+
+
+@operator("embedding", kind=Kind.MAP)
+def embedding(
+    weight: Operand,
+    indices: Operand,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Operand:
+    del padding_idx, scale_grad_by_freq, sparse  # they are about gradients
+    shape = (*indices.shape, weight.shape[1])
+
+    def element(*i: Handle) -> Handle:
+        return weight[_clamped(indices[i[:-1]], weight.shape[0], wraps=False), i[-1]]
+
+    return Operand(shape, weight.dtype, element)
+
+
+@operator("index_select", kind=Kind.MAP)
+def index_select(self: Operand, dim: int, index: Operand) -> Operand:
+    if not self.rank or index.rank != 1:
+        raise RefusedError(f"{index.rank} dimensions of indices into {self.rank}")
+    along = dimension(dim, self.rank)
+    shape = (*self.shape[:along], index.shape[0], *self.shape[along + 1 :])
+
+    def element(*i: Handle) -> Handle:
+        at = _clamped(index[i[along]], self.shape[along], wraps=False)
+        return self[(*i[:along], at, *i[along + 1 :])]
+
+    return Operand(shape, self.dtype, element)
+
+
+@operator("gather", kind=Kind.MAP)
+def gather(self: Operand, dim: int, index: Operand, sparse_grad: bool = False) -> Operand:
+    del sparse_grad  # it is about gradients
+    if not self.rank or not index.rank:
+        raise RefusedError("a tensor without dimensions")
+    along = dimension(dim, self.rank)
+
+    def element(*i: Handle) -> Handle:
+        at = _clamped(index[i], self.shape[along], wraps=False)
+        return self[(*i[:along], at, *i[along + 1 :])]
+
+    return Operand(index.shape, self.dtype, element)
+
+
+@operator("index", kind=Kind.MAP)
+def index(self: Operand, indices: tuple[Operand | None, ...]) -> Operand:
+    """Indexing by integer tensors, which broadcast; their dimensions come where the first stands,
+    or in front when other dimensions lie between them."""
+    if any(one is not None and one.dtype is DType.BOOL for one in indices):
+        raise RefusedError("a mask, whose result's shape depends on data")
+    named = [d for d, one in enumerate(indices) if one is not None]
+    tensors = [one for one in indices if one is not None]
+    shared = broadcast_shape(*(one.shape for one in tensors))
+    together = named == list(range(named[0], named[-1] + 1))
+    first = named[0] if together else 0
+    kept = [d for d in range(self.rank) if d not in named]
+    outer = [d for d in kept if d < first] if together else []
+    inner = [d for d in kept if d not in outer]
+    shape = (*(self.shape[d] for d in outer), *shared, *(self.shape[d] for d in inner))
+
+    def element(*i: Handle) -> Handle:
+        at = i[len(outer) : len(outer) + len(shared)]
+        place: dict[int, Index] = dict(zip(outer, i, strict=False))
+        place.update(zip(inner, i[len(outer) + len(shared) :], strict=True))
+        for d, one in zip(named, tensors, strict=True):
+            place[d] = _clamped(broadcast_at(one, at, one.dtype), self.shape[d], wraps=True)
+        return self[tuple(place[d] for d in range(self.rank))]
+
+    return Operand(shape, self.dtype, element)
+
+
+@operator("slice_scatter", kind=Kind.MAP)
+def slice_scatter(
+    self: Operand,
+    src: Operand,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Operand:
+    along = dimension(dim, self.rank)
+    first, count = slice_bounds(self.shape[along], start, end, step)
+
+    def element(*i: Handle) -> Handle:
+        offset = handle(minus(i[along], first))
+        tests = [offset >= 0, offset < count * step]
+        if step > 1:
+            tests.append(offset % step == 0)
+        own = (*i[:along], quotient(offset, step), *i[along + 1 :])
+        return guard(tests, lambda: src[own].cast(self.dtype), self[i])
+
+    return Operand(self.shape, self.dtype, element)
+
+
+@operator("select_scatter", kind=Kind.MAP)
+def select_scatter(self: Operand, src: Operand, dim: int, index: int) -> Operand:
+    along = dimension(dim, self.rank)
+    chosen = index % self.shape[along]
+
+    def element(*i: Handle) -> Handle:
+        here = handle(i[along]) == chosen
+        own = (*i[:along], *i[along + 1 :])
+        return tc.select(here, src[own].cast(self.dtype), self[i])
+
+    return Operand(self.shape, self.dtype, element)
+
+
+@operator("tril", kind=Kind.MAP)
+def tril(self: Operand, diagonal: int = 0) -> Operand:
+    return _triangle(self, diagonal, lower=True)
+
+
+@operator("triu", kind=Kind.MAP)
+def triu(self: Operand, diagonal: int = 0) -> Operand:
+    return _triangle(self, diagonal, lower=False)
+
+
+def _triangle(self: Operand, diagonal: int, *, lower: bool) -> Operand:
+    def element(*i: Handle) -> Handle:
+        offset = handle(minus(i[-1], i[-2]))
+        inside = offset <= diagonal if lower else offset >= diagonal
+        return tc.select(inside, self[i], number(0, self.dtype))
+
+    return Operand(self.shape, self.dtype, element)

@@ -1,0 +1,192 @@
+"""Normalisations: softmax, layer, group and batch norm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tensorc.dtype import DType
+from tensorc.graph.elements import (
+    Index,
+    Operand,
+    RefusedError,
+    Shape,
+    dimension,
+    elementwise,
+    number,
+    reused,
+    stored,
+    wide_dtype,
+)
+from tensorc.graph.ops import Kind, operator
+from tensorc.graph.ops_reductions import deviations, rows, shaped, without
+from tensorc.graph.ops_views import reshaped
+from tensorc.ir import build as tc
+from tensorc.ir.build import Handle
+
+
+def _softmax_dimension(self: Any, dim: int, **_: object) -> tuple[int, ...]:
+    return (dimension(dim, len(self.shape)),)
+
+
+def _exponentials(self: Operand, dim: int) -> tuple[Operand, Operand, Operand, tuple[int, ...]]:
+    """exp(x - the greatest of the row), the greatest, the sum of a row, and the dimension."""
+    source = reused("x", self.cast(wide_dtype(self.dtype)))
+    if not source.dtype.is_float:
+        raise RefusedError(f"softmax of {self.dtype}")
+    source = source if source.rank else Operand((1,), source.dtype, lambda _: self[()])
+    gone = (dimension(dim, source.rank),)
+    greatest = rows("max", source, gone, lambda x, axes, _: tc.max(x, axis=axes))[0]
+    powers = Operand(
+        source.shape, source.dtype, lambda *i: tc.exp(source[i] - greatest[without(i, gone)])
+    )
+    powers = stored("exp", powers)
+    total = rows("sum", powers, gone, lambda x, axes, _: tc.sum(x, axis=axes))[0]
+    return powers, greatest, total, gone
+
+
+def _like(self: Operand, shape: Shape, element: Any, dtype: DType) -> Operand:
+    if not self.rank:
+        return Operand((), dtype, lambda: element(0).cast(dtype))
+    return Operand(shape, dtype, lambda *i: element(*i).cast(dtype))
+
+
+@operator("_softmax", kind=Kind.ROWS, reduced=_softmax_dimension)
+def softmax(self: Operand, dim: int, half_to_float: bool = False) -> Operand:
+    powers, _, total, gone = _exponentials(self, dim)
+    dtype = DType.F32 if half_to_float else self.dtype
+    return _like(self, powers.shape, lambda *i: powers[i] / total[without(i, gone)], dtype)
+
+
+@operator("_safe_softmax", kind=Kind.ROWS, reduced=_softmax_dimension)
+def safe_softmax(self: Operand, dim: int, dtype: DType | None = None) -> Operand:
+    """Softmax whose rows of nothing but minus infinity are zero."""
+    powers, greatest, total, gone = _exponentials(self, dim)
+
+    def element(*i: Index) -> Handle:
+        row = without(i, gone)
+        value = powers[i] / total[row]
+        return tc.select(greatest[row] == -math.inf, number(0, value.dtype), value)
+
+    return _like(self, powers.shape, element, self.dtype if dtype is None else dtype)
+
+
+@operator("_log_softmax", kind=Kind.ROWS, reduced=_softmax_dimension)
+def log_softmax(self: Operand, dim: int, half_to_float: bool = False) -> Operand:
+    powers, greatest, total, gone = _exponentials(self, dim)
+    source = reused("x", self.cast(powers.dtype))
+
+    def element(*i: Index) -> Handle:
+        row = without(i, gone)
+        value = source[i] if self.rank else source[()]
+        return value - greatest[row] - tc.log(total[row])
+
+    return _like(self, powers.shape, element, DType.F32 if half_to_float else self.dtype)
+
+
+def _layer_dimensions(self: Any, normalized_shape: tuple[int, ...], **_: object) -> tuple[int, ...]:
+    rank = len(self.shape)
+    return tuple(range(rank - len(normalized_shape), rank))
+
+
+@operator("native_layer_norm", kind=Kind.ROWS, reduced=_layer_dimensions)
+def native_layer_norm(
+    self: Operand,
+    normalized_shape: tuple[int, ...],
+    weight: Operand | None,
+    bias: Operand | None,
+    eps: float,
+) -> tuple[Operand, Operand, Operand]:
+    gone = _layer_dimensions(self, normalized_shape)
+    if self.shape[gone[0] :] != normalized_shape:
+        raise RefusedError(f"normalized_shape {list(normalized_shape)} of {list(self.shape)}")
+    wide = wide_dtype(self.dtype)
+    source = reused("x", self.cast(wide))
+    means, inverse = _moments(source, gone, eps)
+
+    def element(*i: Handle) -> Handle:
+        row, inner = without(i, gone), i[gone[0] :]
+        value = (source[i] - means[row]) * inverse[row]
+        if weight is not None:
+            value = value * weight[inner].cast(wide)
+        if bias is not None:
+            value = value + bias[inner].cast(wide)
+        return value.cast(self.dtype)
+
+    result = Operand(self.shape, self.dtype, element)
+    kept = [shaped(one, self.shape, gone, True).cast(self.dtype) for one in (means, inverse)]
+    return result, kept[0], kept[1]
+
+
+def _moments(source: Operand, gone: tuple[int, ...], eps: float) -> tuple[Operand, Operand]:
+    """The means and 1 / sqrt(variance + eps) of rows; each worked out once for a row."""
+    dtype = source.dtype
+    count = math.prod(source.shape[d] for d in gone)
+    means, squares = deviations(source, gone, count)
+
+    def scale(x: Handle) -> Handle:
+        return tc.rsqrt(x / number(count, dtype) + number(eps, dtype))
+
+    inverse = elementwise(scale, squares, compute=dtype)
+    return means, stored("scale", inverse)
+
+
+def _group_dimensions(self: Any, **_: object) -> tuple[int, ...]:
+    return tuple(range(1, len(self.shape)))
+
+
+@operator("native_group_norm", kind=Kind.ROWS, reduced=_group_dimensions)
+def native_group_norm(
+    self: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+) -> tuple[Operand, Operand, Operand]:
+    if C % group:
+        raise RefusedError(f"{group} groups of {C} channels")
+    wide = wide_dtype(self.dtype)
+    grouped = reshaped(reused("x", self.cast(wide)), (N, group, C // group, HxW))
+    means, inverse = _moments(grouped, (2, 3), eps)
+
+    def element(n: Handle, g: Handle, c: Handle, s: Handle) -> Handle:
+        channel = g * (C // group) + c
+        value = (grouped[n, g, c, s] - means[n, g]) * inverse[n, g]
+        if weight is not None:
+            value = value * weight[channel].cast(wide)
+        if bias is not None:
+            value = value + bias[channel].cast(wide)
+        return value.cast(self.dtype)
+
+    whole = Operand(grouped.shape, self.dtype, element)
+    return reshaped(whole, self.shape), means.cast(self.dtype), inverse.cast(self.dtype)
+
+
+@operator("_native_batch_norm_legit_no_training", kind=Kind.MAP, costly=True)
+def batch_norm(
+    self: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    running_mean: Operand,
+    running_var: Operand,
+    momentum: float,
+    eps: float,
+) -> tuple[Operand, Operand, Operand]:
+    wide = wide_dtype(self.dtype)
+
+    def element(*i: Handle) -> Handle:
+        c = i[1]
+        value = self[i].cast(wide) - running_mean[c].cast(wide)
+        value = value * tc.rsqrt(running_var[c].cast(wide) + number(eps, wide))
+        if weight is not None:
+            value = value * weight[c].cast(wide)
+        if bias is not None:
+            value = value + bias[c].cast(wide)
+        return value.cast(self.dtype)
+
+    del momentum
+    nothing = Operand((0,), running_mean.dtype, lambda _: number(0, running_mean.dtype))
+    return Operand(self.shape, self.dtype, element), nothing, nothing

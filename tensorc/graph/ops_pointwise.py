@@ -1,0 +1,417 @@
+"""Maps of elements: arithmetic, comparisons, activations, conversions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from tensorc.dtype import DType
+from tensorc.graph.elements import (
+    Number,
+    Operand,
+    RefusedError,
+    Value,
+    broadcast_at,
+    broadcast_shape,
+    common_dtype,
+    elementwise,
+    float_dtype,
+    number,
+    wide_dtype,
+)
+from tensorc.graph.ops import Kind, operator
+from tensorc.ir import build as tc
+from tensorc.ir.build import Handle
+
+Unary = Callable[[Handle], Handle]
+Binary = Callable[[Handle, Handle], Handle]
+
+
+# One operand -----------------------------------------------------------------------------------
+
+
+def _real(fn: Unary, wide: bool = False) -> Callable[..., Operand]:
+    """A function of real numbers: integers become f32. With `wide`, halves compute in f32."""
+
+    def build(self: Operand) -> Operand:
+        result = float_dtype(self.dtype)
+        return elementwise(fn, self, compute=wide_dtype(result) if wide else result, result=result)
+
+    return build
+
+
+def _log1p(x: Handle) -> Handle:
+    """log(1 + x) without losing small x: Kahan's correction, as in the HP-15C's manual (1982)."""
+    u = x + 1.0
+    regular = tc.select(tc.logical_or(u == math.inf, x == -1.0), tc.log(u), tc.log(u) * x / (u - 1))
+    return tc.select(u == 1.0, x, regular)
+
+
+def _expm1(x: Handle) -> Handle:
+    """exp(x) - 1 without losing small x: Kahan's correction, as in the HP-15C's manual (1982)."""
+    u = tc.exp(x)
+    small = (u - 1.0) * x / tc.log(u)
+    regular = tc.select(tc.logical_or(u == math.inf, u - 1.0 == -1.0), u - 1.0, small)
+    return tc.select(u == 1.0, x, regular)
+
+
+def _tan(x: Handle) -> Handle:
+    return tc.sin(x) / tc.cos(x)
+
+
+def _sinh(x: Handle) -> Handle:
+    e = _expm1(tc.abs(x))
+    half = tc.select(e == math.inf, e, (e + e / (e + 1.0)) * 0.5)
+    return tc.select(x < 0.0, -half, half)
+
+
+def _cosh(x: Handle) -> Handle:
+    e = tc.exp(tc.abs(x))
+    return e * 0.5 + 0.5 / e
+
+
+_COSTLY: Mapping[str, tuple[Unary, bool]] = {
+    "exp": (tc.exp, False),
+    "log": (tc.log, False),
+    "rsqrt": (tc.rsqrt, False),
+    "tanh": (tc.tanh, False),
+    "erf": (tc.erf, False),
+    "sigmoid": (tc.sigmoid, False),
+    "sin": (tc.sin, False),
+    "cos": (tc.cos, False),
+    "sqrt": (tc.sqrt, False),
+    "reciprocal": (lambda x: number(1.0, x.dtype) / x, False),
+    "log2": (lambda x: tc.log(x) * (1 / math.log(2)), True),
+    "log10": (lambda x: tc.log(x) * (1 / math.log(10)), True),
+    "log1p": (_log1p, True),
+    "expm1": (_expm1, True),
+    "exp2": (lambda x: tc.pow(number(2.0, x.dtype), x), True),
+    "tan": (_tan, True),
+    "sinh": (_sinh, True),
+    "cosh": (_cosh, True),
+    "silu": (lambda x: x * tc.sigmoid(x), True),
+}
+for _name, (_fn, _wide) in _COSTLY.items():
+    operator(_name, kind=Kind.MAP, costly=True)(_real(_fn, _wide))
+
+
+def _same(fn: Unary, floats: Unary | None = None) -> Callable[..., Operand]:
+    """A function within a dtype; `fn` of integers, `floats` (or fn) of floats."""
+
+    def build(self: Operand) -> Operand:
+        chosen = floats if floats is not None and self.dtype.is_float else fn
+        return elementwise(chosen, self, compute=self.dtype)
+
+    return build
+
+
+def _sign(x: Handle) -> Handle:
+    one, zero = number(1, x.dtype), number(0, x.dtype)
+    if not x.dtype.is_signed:
+        return tc.select(x > zero, one, zero)
+    return tc.select(x > zero, one, tc.select(x < zero, -one, zero))
+
+
+def _sign_of_float(x: Handle) -> Handle:
+    return tc.select(tc.isnan(x), number(0, x.dtype), _sign(x))
+
+
+def _itself(x: Handle) -> Handle:
+    return x
+
+
+def _absolute(x: Handle) -> Handle:
+    return tc.abs(x) if x.dtype.is_signed else x
+
+
+operator("neg", kind=Kind.MAP)(_same(lambda x: -x))
+operator("abs", kind=Kind.MAP)(_same(_absolute))
+operator("sign", "sgn", kind=Kind.MAP)(_same(_sign, _sign_of_float))
+operator("floor", kind=Kind.MAP)(_same(_itself, tc.floor))
+operator("ceil", kind=Kind.MAP)(_same(_itself, tc.ceil))
+operator("trunc", "fix", kind=Kind.MAP)(_same(_itself, tc.trunc))
+operator("round", kind=Kind.MAP)(_same(_itself, tc.round))
+operator("square", kind=Kind.MAP)(_same(lambda x: x * x))
+operator("bitwise_not", kind=Kind.MAP)(_same(lambda x: ~x))
+
+
+@operator("relu", kind=Kind.MAP)
+def relu(self: Operand) -> Operand:
+    return elementwise(lambda x: tc.maximum(x, number(0, x.dtype)), self, compute=self.dtype)
+
+
+@operator("isnan", kind=Kind.MAP)
+def isnan(self: Operand) -> Operand:
+    if not self.dtype.is_float:
+        return elementwise(lambda x: tc.const(False, "bool"), self, compute=DType.BOOL)
+    return elementwise(tc.isnan, self, compute=self.dtype, result=DType.BOOL)
+
+
+@operator("isinf", kind=Kind.MAP)
+def isinf(self: Operand) -> Operand:
+    if not self.dtype.is_float:
+        return elementwise(lambda x: tc.const(False, "bool"), self, compute=DType.BOOL)
+    return elementwise(lambda x: tc.abs(x) == math.inf, self, compute=self.dtype, result=DType.BOOL)
+
+
+@operator("logical_not", kind=Kind.MAP)
+def logical_not(self: Operand) -> Operand:
+    return elementwise(tc.logical_not, self, compute=DType.BOOL)
+
+
+@operator("_to_copy", kind=Kind.MAP)
+def to_copy(self: Operand, dtype: DType | None = None) -> Operand:
+    return elementwise(_itself, self, compute=self.dtype if dtype is None else dtype)
+
+
+# Two operands ----------------------------------------------------------------------------------
+
+
+def _arithmetic(fn: Binary, bools: Binary | None = None) -> Callable[..., Operand]:
+    """`fn` in the common dtype; `bools` when that is bool."""
+
+    def build(self: Value, other: Value) -> Operand:
+        dtype = common_dtype(self, other)
+        if dtype is DType.BOOL and bools is None:
+            raise RefusedError("operands that are both bool")
+        chosen = bools if dtype is DType.BOOL and bools is not None else fn
+        return elementwise(chosen, self, other, compute=dtype)
+
+    return build
+
+
+def _scaled(other: Value, alpha: Number) -> Value:
+    """alpha * other; in the common dtype of both, as torch takes it."""
+    if alpha == 1:
+        return other
+    if not isinstance(other, Operand):
+        return other * alpha
+    dtype = other.dtype
+    return elementwise(lambda x: x * number(alpha, dtype), other, compute=dtype)
+
+
+@operator("add", kind=Kind.MAP)
+def add(self: Value, other: Value, alpha: Number = 1) -> Operand:
+    return _arithmetic(lambda a, b: a + b, tc.logical_or)(self, _scaled(other, alpha))
+
+
+@operator("sub", kind=Kind.MAP)
+def sub(self: Value, other: Value, alpha: Number = 1) -> Operand:
+    return _arithmetic(lambda a, b: a - b)(self, _scaled(other, alpha))
+
+
+@operator("rsub", kind=Kind.MAP)
+def rsub(self: Value, other: Value, alpha: Number = 1) -> Operand:
+    return sub(other, self, alpha)
+
+
+operator("mul", kind=Kind.MAP)(_arithmetic(lambda a, b: a * b, tc.logical_and))
+operator("maximum", kind=Kind.MAP)(_arithmetic(tc.maximum, tc.logical_or))
+operator("minimum", kind=Kind.MAP)(_arithmetic(tc.minimum, tc.logical_and))
+operator("bitwise_and", kind=Kind.MAP)(_arithmetic(lambda a, b: a & b, tc.logical_and))
+operator("bitwise_or", kind=Kind.MAP)(_arithmetic(lambda a, b: a | b, tc.logical_or))
+operator("bitwise_xor", kind=Kind.MAP)(_arithmetic(lambda a, b: a ^ b, lambda a, b: a != b))
+
+
+@operator("div", "true_divide", kind=Kind.MAP, costly=True)
+def div(self: Value, other: Value, rounding_mode: str | None = None) -> Operand:
+    dtype = common_dtype(self, other)
+    if rounding_mode is None:
+        return elementwise(lambda a, b: a / b, self, other, compute=float_dtype(dtype))
+    if rounding_mode not in ("floor", "trunc") or dtype is DType.BOOL:
+        raise RefusedError(f"rounding_mode {rounding_mode!r} of {dtype}")
+    if not dtype.is_float:
+        divide = tc.floordiv if rounding_mode == "floor" else tc.truncdiv
+        return elementwise(divide, self, other, compute=dtype)
+    if rounding_mode == "floor":
+        return elementwise(_floor_divide, self, other, compute=DType.F64, result=dtype)
+    return elementwise(
+        lambda a, b: tc.trunc(a / b), self, other, compute=wide_dtype(dtype), result=dtype
+    )
+
+
+def _floor_divide(a: Handle, b: Handle) -> Handle:
+    """Rounded down, from the remainder, where a / b itself may round up (PEP 238)."""
+    rest = _fmod(a, b)
+    exact = (a - rest) / b
+    lower = tc.select(tc.logical_and(rest != 0.0, (rest < 0.0) != (b < 0.0)), exact - 1.0, exact)
+    return tc.select(b == 0.0, a / b, tc.round(lower))
+
+
+def _fmod(a: Handle, b: Handle) -> Handle:
+    """The remainder of the division rounded to zero, in f64.
+
+    It is exact for f32 operands of a quotient below 2 ** 29.
+    """
+    kept = tc.logical_and(tc.abs(b) == math.inf, tc.abs(a) != math.inf)
+    return tc.select(kept, a, a - tc.trunc(a / b) * b)
+
+
+def _remainder(a: Handle, b: Handle) -> Handle:
+    rest = _fmod(a, b)
+    return tc.select(tc.logical_and(rest != 0.0, (rest < 0.0) != (b < 0.0)), rest + b, rest)
+
+
+@operator("floor_divide", kind=Kind.MAP, costly=True)
+def floor_divide(self: Value, other: Value) -> Operand:
+    return div(self, other, "floor")
+
+
+def _divided(floats: Binary, integers: Binary) -> Callable[..., Operand]:
+    def build(self: Value, other: Value) -> Operand:
+        dtype = common_dtype(self, other)
+        if dtype.is_float:
+            return elementwise(floats, self, other, compute=DType.F64, result=dtype)
+        return elementwise(integers, self, other, compute=dtype)
+
+    return build
+
+
+operator("remainder", kind=Kind.MAP, costly=True)(_divided(_remainder, tc.floormod))
+operator("fmod", kind=Kind.MAP, costly=True)(_divided(_fmod, tc.truncmod))
+
+
+def _compared(fn: Binary) -> Callable[..., Operand]:
+    def build(self: Value, other: Value) -> Operand:
+        dtype = common_dtype(self, other)
+        # Bools have no order in the IR: false < true is that of 0 < 1.
+        ordered = DType.U8 if dtype is DType.BOOL else dtype
+        return elementwise(fn, self, other, compute=ordered, result=DType.BOOL)
+
+    return build
+
+
+operator("eq", kind=Kind.MAP)(_compared(lambda a, b: a == b))
+operator("ne", kind=Kind.MAP)(_compared(lambda a, b: a != b))
+operator("lt", kind=Kind.MAP)(_compared(lambda a, b: a < b))
+operator("le", kind=Kind.MAP)(_compared(lambda a, b: a <= b))
+operator("gt", kind=Kind.MAP)(_compared(lambda a, b: a > b))
+operator("ge", kind=Kind.MAP)(_compared(lambda a, b: a >= b))
+
+
+def _logical(fn: Binary) -> Callable[..., Operand]:
+    def build(self: Operand, other: Operand) -> Operand:
+        return elementwise(fn, self, other, compute=DType.BOOL)
+
+    return build
+
+
+operator("logical_and", kind=Kind.MAP)(_logical(tc.logical_and))
+operator("logical_or", kind=Kind.MAP)(_logical(tc.logical_or))
+operator("logical_xor", kind=Kind.MAP)(_logical(lambda a, b: a != b))
+
+
+def _power(x: Handle, exponent: Number) -> Handle | None:
+    """A power that is cheaper by other means, else None."""
+    if exponent == 0:
+        return number(1, x.dtype)
+    if float(exponent).is_integer() and 1 <= exponent <= 4:
+        square = x * x
+        return (x, square, square * x, square * square)[int(exponent) - 1]
+    if not x.dtype.is_float:
+        return None
+    cheap: Mapping[float, Unary] = {
+        0.5: tc.sqrt,
+        -0.5: tc.rsqrt,
+        -1.0: lambda x: number(1.0, x.dtype) / x,
+        -2.0: lambda x: number(1.0, x.dtype) / (x * x),
+    }
+    return cheap[float(exponent)](x) if float(exponent) in cheap else None
+
+
+@operator("pow", kind=Kind.MAP, costly=True)
+def pow(self: Value, exponent: Value) -> Operand:
+    dtype = common_dtype(self, exponent)
+    if dtype is DType.BOOL:
+        raise RefusedError("bool to the power of bool")
+    compute = wide_dtype(dtype)
+    if not isinstance(exponent, Operand):
+        if not dtype.is_float and (exponent < 0 or exponent > 64):
+            raise RefusedError(f"an integer to the power {exponent}")
+        return elementwise(
+            lambda x: _number_power(x, exponent), self, compute=compute, result=dtype
+        )
+    if not dtype.is_float:
+        raise RefusedError("integers to the power of a tensor")
+    return elementwise(tc.pow, self, exponent, compute=compute, result=dtype)
+
+
+def _number_power(x: Handle, exponent: Number) -> Handle:
+    cheap = _power(x, exponent)
+    if cheap is not None:
+        return cheap
+    if x.dtype.is_float:
+        return tc.pow(x, number(exponent, x.dtype))
+    half = _number_power(x, int(exponent) // 2)
+    return half * half * x if exponent % 2 else half * half
+
+
+@operator("where", kind=Kind.MAP)
+def where(condition: Operand, self: Value, other: Value) -> Operand:
+    dtype = common_dtype(self, other)
+    shapes = (v.shape for v in (condition, self, other) if isinstance(v, Operand))
+
+    def element(*indices: Handle) -> Handle:
+        return tc.select(
+            broadcast_at(condition, indices, DType.BOOL),
+            broadcast_at(self, indices, dtype),
+            broadcast_at(other, indices, dtype),
+        )
+
+    return Operand(broadcast_shape(*shapes), dtype, element)
+
+
+# Activations and limits ------------------------------------------------------------------------
+
+
+@operator("clamp", kind=Kind.MAP)
+def clamp(self: Operand, min: Value | None = None, max: Value | None = None) -> Operand:
+    dtype = common_dtype(self, *(limit for limit in (min, max) if limit is not None))
+    result = elementwise(_itself, self, compute=dtype)
+    if min is not None:
+        result = elementwise(tc.maximum, result, min, compute=dtype)
+    if max is not None:
+        result = elementwise(tc.minimum, result, max, compute=dtype)
+    return result
+
+
+@operator("hardtanh", kind=Kind.MAP)
+def hardtanh(self: Operand, min_val: Number = -1, max_val: Number = 1) -> Operand:
+    return elementwise(
+        lambda x: tc.minimum(tc.maximum(x, number(min_val, x.dtype)), number(max_val, x.dtype)),
+        self, compute=self.dtype,
+    )  # fmt: skip
+
+
+@operator("leaky_relu", kind=Kind.MAP)
+def leaky_relu(self: Operand, negative_slope: Number = 0.01) -> Operand:
+    return elementwise(
+        lambda x: tc.select(x > 0.0, x, x * float(negative_slope)),
+        self, compute=wide_dtype(self.dtype), result=self.dtype,
+    )  # fmt: skip
+
+
+@operator("elu", kind=Kind.MAP, costly=True)
+def elu(self: Operand, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Operand:
+    def value(x: Handle) -> Handle:
+        below = _expm1(x * float(input_scale)) * float(alpha * scale)
+        return tc.select(x > 0.0, x * float(scale), below)
+
+    return elementwise(value, self, compute=wide_dtype(self.dtype), result=self.dtype)
+
+
+@operator("gelu", kind=Kind.MAP, costly=True)
+def gelu(self: Operand, approximate: str = "none") -> Operand:
+    def exact(x: Handle) -> Handle:
+        return x * 0.5 * (tc.erf(x * math.sqrt(0.5)) + 1.0)
+
+    def tanh(x: Handle) -> Handle:
+        inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
+        return x * 0.5 * (tc.tanh(inner) + 1.0)
+
+    if approximate not in ("none", "tanh"):
+        raise RefusedError(f"approximate={approximate!r}")
+    return elementwise(
+        exact if approximate == "none" else tanh,
+        self, compute=wide_dtype(self.dtype), result=self.dtype,
+    )  # fmt: skip

@@ -1,0 +1,246 @@
+"""Reductions over dimensions, and running sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tensorc.dtype import DType
+from tensorc.graph.elements import (
+    Index,
+    Number,
+    Operand,
+    RefusedError,
+    Shape,
+    as_data,
+    dimension,
+    dimensions,
+    elementwise,
+    linear,
+    number,
+    reused,
+    stage,
+    stored,
+    wide_dtype,
+)
+from tensorc.graph.ops import Kind, operator
+from tensorc.ir import build as tc
+from tensorc.ir.build import Axis, Handle
+
+Dims = int | tuple[int, ...] | None
+Combine = Callable[[Handle, list[Axis], list[Index]], Handle]
+
+
+def named_dimensions(self: Any, dim: Dims = None, **_: object) -> tuple[int, ...]:
+    """The dimensions that a reduction node names: what `reduced` of its operator is."""
+    return dimensions(dim, len(self.shape))
+
+
+def kept_axes(rank: int, gone: Sequence[int]) -> tuple[str, ...]:
+    return tuple(f"i{d}" for d in range(rank) if d not in gone)
+
+
+def rows(name: str, source: Operand, gone: Sequence[int], combine: Combine) -> tuple[Operand, ...]:
+    """Stages over the dimensions not in `gone`; combine(element, axes, its indices) reduces."""
+    shape = tuple(n for d, n in enumerate(source.shape) if d not in gone)
+
+    def element(*at: Handle) -> Handle:
+        outer = iter(at)
+        axes = {d: tc.reduce_axis(source.shape[d], name=f"k{d}") for d in gone}
+        indices: list[Index] = [axes[d] if d in axes else next(outer) for d in range(source.rank)]
+        return combine(source[tuple(indices)], list(axes.values()), indices)
+
+    return stage(name, shape, kept_axes(source.rank, gone), element)
+
+
+def shaped(result: Operand, shape: Shape, gone: Sequence[int], keepdim: bool) -> Operand:
+    """With extents of 1 where dimensions of `shape` were reduced, if asked for."""
+    if not keepdim:
+        return result
+    kept = tuple(1 if d in gone else n for d, n in enumerate(shape))
+    return Operand(kept, result.dtype, lambda *i: result[without(i, gone)])
+
+
+def without(indices: Sequence[Index], gone: Sequence[int]) -> tuple[Index, ...]:
+    return tuple(i for d, i in enumerate(indices) if d not in gone)
+
+
+def _reduced(name: str, self: Operand, dim: Dims, keepdim: bool, combine: Combine) -> Operand:
+    """A reduction over dimensions; one over no dimension at all leaves every element as it is."""
+    gone = dimensions(dim, self.rank)
+    if not self.rank:
+        return rows(name, Operand((1,), self.dtype, lambda _: self[()]), (0,), combine)[0]
+    return shaped(rows(name, self, gone, combine)[0], self.shape, gone, keepdim)
+
+
+def _summed(self: Operand, dtype: DType | None) -> Operand:
+    """The operand in the dtype of its sum: integers and bools sum as i64."""
+    if dtype is not None:
+        return self.cast(dtype)
+    return self if self.dtype.is_float else self.cast(DType.I64)
+
+
+@operator("sum", kind=Kind.ROWS, reduced=named_dimensions)
+def sum(
+    self: Operand, dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
+) -> Operand:
+    return _reduced(
+        "sum", _summed(self, dtype), dim, keepdim, lambda x, axes, _: tc.sum(x, axis=axes)
+    )
+
+
+@operator("prod", kind=Kind.ROWS, reduced=named_dimensions)
+def prod(
+    self: Operand, dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
+) -> Operand:
+    return _reduced(
+        "prod", _summed(self, dtype), dim, keepdim, lambda x, axes, _: tc.prod(x, axis=axes)
+    )
+
+
+@operator("mean", kind=Kind.ROWS, reduced=named_dimensions)
+def mean(
+    self: Operand, dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
+) -> Operand:
+    result = self.dtype if dtype is None else dtype
+    if not result.is_float:
+        raise RefusedError(f"the mean of {result}")
+    wide = wide_dtype(result)
+    total = sum(self.cast(wide), dim, keepdim)
+    count = math.prod(self.shape[d] for d in dimensions(dim, self.rank))
+    return elementwise(lambda x: x / number(count, wide), total, compute=wide, result=result)
+
+
+@operator("amax", kind=Kind.ROWS, reduced=named_dimensions)
+def amax(self: Operand, dim: Dims = None, keepdim: bool = False) -> Operand:
+    return _extreme("max", tc.max, self, dim, keepdim)
+
+
+@operator("amin", kind=Kind.ROWS, reduced=named_dimensions)
+def amin(self: Operand, dim: Dims = None, keepdim: bool = False) -> Operand:
+    return _extreme("min", tc.min, self, dim, keepdim)
+
+
+def _extreme(
+    name: str, least: Callable[..., Handle], self: Operand, dim: Dims, keepdim: bool
+) -> Operand:
+    if self.dtype is DType.BOOL:
+        truth = any if name == "max" else all
+        return truth(self, dim, keepdim)
+    return _reduced(name, self, dim, keepdim, lambda x, axes, _: least(x, axis=axes))
+
+
+@operator("any", kind=Kind.ROWS, reduced=named_dimensions)
+def any(self: Operand, dim: Dims = None, keepdim: bool = False) -> Operand:
+    truth = self.cast(DType.BOOL)
+    return _reduced("any", truth, dim, keepdim, lambda x, axes, _: tc.any(x, axis=axes))
+
+
+@operator("all", kind=Kind.ROWS, reduced=named_dimensions)
+def all(self: Operand, dim: Dims = None, keepdim: bool = False) -> Operand:
+    truth = self.cast(DType.BOOL)
+    return _reduced("all", truth, dim, keepdim, lambda x, axes, _: tc.all(x, axis=axes))
+
+
+@operator("var", kind=Kind.ROWS, reduced=named_dimensions)
+def var(
+    self: Operand,
+    dim: Dims = None,
+    keepdim: bool = False,
+    correction: Number | None = None,
+    unbiased: bool = True,
+) -> Operand:
+    if not self.dtype.is_float:
+        raise RefusedError(f"the variance of {self.dtype}")
+    less = (1 if unbiased else 0) if correction is None else correction
+    wide = wide_dtype(self.dtype)
+    source = reused("x", self.cast(wide))
+    gone = dimensions(dim, self.rank)
+    count = math.prod(self.shape[d] for d in gone)
+    squares = deviations(source, gone, count)[1]
+    share = number(max(count - less, 0), wide)
+    result = elementwise(lambda x: x / share, squares, compute=wide, result=self.dtype)
+    return shaped(result, self.shape, gone, keepdim)
+
+
+def deviations(source: Operand, gone: Sequence[int], count: int) -> tuple[Operand, Operand]:
+    """The means, and the sums of squared deviations from them: two passes, which lose nothing."""
+    dtype = source.dtype
+    totals = rows("sum", source, gone, lambda x, axes, _: tc.sum(x, axis=axes))[0]
+    means = stored("mean", elementwise(lambda x: x / number(count, dtype), totals, compute=dtype))
+
+    def square(x: Handle, axes: list[Axis], at: list[Index]) -> Handle:
+        delta = x - means[without(at, gone)]
+        return tc.sum(delta * delta, axis=axes)
+
+    return means, rows("squares", source, gone, square)[0]
+
+
+def _picked(
+    op: Callable[..., Handle], self: Operand, dim: int | None, keepdim: bool
+) -> tuple[Operand, Operand]:
+    """The extreme values and their first indices along one dimension, or in the whole tensor."""
+    if self.dtype is DType.BOOL:
+        raise RefusedError("of bool")
+    source = self if self.rank else Operand((1,), self.dtype, lambda _: self[()])
+    gone = tuple(range(source.rank)) if dim is None else (dimension(dim, source.rank),)
+    inner = tuple(source.shape[d] for d in gone)
+
+    def combine(x: Handle, axes: list[Axis], at: list[Index]) -> Handle:
+        position = linear([at[d] for d in gone], inner)
+        return op(x, axis=axes, index=as_data(position, DType.I64))
+
+    values, indices = rows(op.__name__, source, gone, combine)
+    if not self.rank:
+        return values, indices
+    return tuple(shaped(one, self.shape, gone, keepdim) for one in (values, indices))  # type: ignore[return-value]
+
+
+def _one_dimension(self: Any, dim: int | None = None, **_: object) -> tuple[int, ...]:
+    return dimensions(dim, len(self.shape))
+
+
+@operator("argmax", kind=Kind.ROWS, reduced=_one_dimension)
+def argmax(self: Operand, dim: int | None = None, keepdim: bool = False) -> Operand:
+    return _picked(tc.argmax, self, dim, keepdim)[1]
+
+
+@operator("argmin", kind=Kind.ROWS, reduced=_one_dimension)
+def argmin(self: Operand, dim: int | None = None, keepdim: bool = False) -> Operand:
+    return _picked(tc.argmin, self, dim, keepdim)[1]
+
+
+@operator("max.dim", kind=Kind.ROWS, reduced=_one_dimension)
+def max_dim(self: Operand, dim: int, keepdim: bool = False) -> tuple[Operand, Operand]:
+    return _picked(tc.argmax, self, dim, keepdim)
+
+
+@operator("min.dim", kind=Kind.ROWS, reduced=_one_dimension)
+def min_dim(self: Operand, dim: int, keepdim: bool = False) -> tuple[Operand, Operand]:
+    return _picked(tc.argmin, self, dim, keepdim)
+
+
+@operator("max.default", kind=Kind.ROWS, reduced=named_dimensions)
+def max_all(self: Operand) -> Operand:
+    return amax(self)
+
+
+@operator("min.default", kind=Kind.ROWS, reduced=named_dimensions)
+def min_all(self: Operand) -> Operand:
+    return amin(self)
+
+
+@operator("cumsum", kind=Kind.ROWS, reduced=_one_dimension)
+def cumsum(self: Operand, dim: int, dtype: DType | None = None) -> Operand:
+    source = reused("x", _summed(self, dtype))
+    if not source.rank:
+        return source
+    along = dimension(dim, source.rank)
+
+    def element(*at: Handle) -> Handle:
+        k = tc.reduce_axis((0, at[along] + 1), name="k")
+        return tc.sum(source[(*at[:along], k, *at[along + 1 :])], axis=k)
+
+    axes = tuple(f"i{d}" for d in range(source.rank))
+    return stage("cumsum", source.shape, axes, element)[0]
