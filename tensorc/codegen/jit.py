@@ -99,8 +99,11 @@ def load_object(data: bytes, symbols: Mapping[str, int] = _NO_SYMBOLS) -> Loaded
     `tensorc_parallel_for`. Nothing else is resolved, except `memcpy`, `memmove` and `memset`, calls
     of which LLVM makes on its own.
 
+    The bytes must be what a compiler wrote: LLVM ends the process over an object file that was
+    changed since, so bytes out of a file are to be checked first, as the compile cache does.
+
     Raises:
-        CompileError: the bytes are no object file, or use a symbol that is not given.
+        CompileError: the bytes are cut or no object file, or use a symbol that is not given.
     """
     return LoadedObject(data, {**_memory_functions(), **symbols})
 
@@ -122,12 +125,14 @@ class CompiledModule:
 
     def optimised_text(self) -> str:
         """The LLVM text after optimisation."""
-        return str(self._reparsed())
+        with binding.create_context() as context, self._reparsed(context) as module:
+            return str(module)
 
     def assembly(self) -> str:
         """The target's assembly text."""
-        text: str = _machine(self.target, self._level).emit_assembly(self._reparsed())
-        return text
+        with binding.create_context() as context, self._reparsed(context) as module:
+            text: str = _machine(self.target, self._level).emit_assembly(module)
+            return text
 
     def object_bytes(self) -> bytes:
         """The relocatable, position-independent object file."""
@@ -145,8 +150,8 @@ class CompiledModule:
             self._loaded = load_object(self._object, self._symbols)
         return self._loaded.address(symbol)
 
-    def _reparsed(self) -> Any:
-        return binding.parse_bitcode(self._bitcode, binding.create_context())
+    def _reparsed(self, context: Any) -> Any:
+        return binding.parse_bitcode(self._bitcode, context)
 
 
 def compile_module(
@@ -170,16 +175,18 @@ def compile_module(
         raise ArgumentError("opt", f"there is no level {opt!r}; legal here: {legal}")
     level = 0 if opt == "none" else 3
     machine = _machine(target, level)
-    module = _parsed(text)
-    module.triple = target.triple
-    module.data_layout = str(machine.target_data)
-    try:
-        module.verify()
-    except RuntimeError as error:
-        raise _verifier_error(str(error), text) from None
-    if opt != "none":
-        _optimise(module, machine, opt)
-    return CompiledModule(module, target, level, symbols)
+    # Closed in this order: a module that outlives its context, which a garbage collection can bring
+    # about, is freed memory.
+    with binding.create_context() as context, _parsed(text, context) as module:
+        module.triple = target.triple
+        module.data_layout = str(machine.target_data)
+        try:
+            module.verify()
+        except RuntimeError as error:
+            raise _verifier_error(str(error), text) from None
+        if opt != "none":
+            _optimise(module, machine, opt)
+        return CompiledModule(module, target, level, symbols)
 
 
 def check_runs_here(target: Target) -> None:
@@ -269,9 +276,9 @@ _POSITION = re.compile(r"<string>:(\d+):(\d+): error: (.*)")
 _CONTEXT_LINES = 2
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str, context: Any) -> Any:
     try:
-        return binding.parse_assembly(text, binding.create_context())
+        return binding.parse_assembly(text, context)
     except RuntimeError as error:
         found = _POSITION.search(str(error))
         if found is None:
