@@ -210,11 +210,11 @@ def _torch_view(torch: ModuleType, tensor: Any, name: str) -> View:
     if not tensor.is_contiguous():
         width = tensor.element_size()
         strides = tuple(stride * width for stride in tensor.stride())
+    if not address and 0 not in shape:
+        raise ArgumentError(name, "it is a tensor without memory")
     locked = _REQUIRES_GRAD if tensor.requires_grad else ""
     dtype, dtype_name = _torch_dtypes(torch).get(tensor.dtype) or (None, str(tensor.dtype))
-    return View(
-        _checked_address(address, shape, name), shape, strides, dtype, dtype_name, locked, tensor
-    )
+    return View(address, shape, strides, dtype, dtype_name, locked, tensor)
 
 
 @cache
@@ -302,7 +302,7 @@ def _integers(values: object, what: str, name: str) -> tuple[int, ...]:
 
 
 def _checked_address(address: int, shape: tuple[int, ...], name: str) -> int:
-    if any(extent < 0 for extent in shape):
+    if shape and min(shape) < 0:
         raise ArgumentError(name, f"its shape {shape} has a negative extent")
     if not 0 <= address < 2**64 or (address == 0 and 0 not in shape):
         raise ArgumentError(name, f"its data pointer is {address:#x}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
@@ -51,39 +52,11 @@ _DTYPES = {
 _CODE_NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "bool"}
 
 
-class _DLTensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class _Managed(ctypes.Structure):
-    _fields_ = (
-        ("tensor", _DLTensor),
-        ("manager_ctx", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    )
-
-
-class _ManagedVersioned(ctypes.Structure):
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("manager_ctx", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("tensor", _DLTensor),
-    )
-
+# The structures of dlpack.h, in the layout of the machine. A tensor: data, device type and number,
+# rank, type code, bits, lanes, shape, strides, byte offset.
+_TENSOR = "P3i2BH2PQ"
+_PLAIN = struct.Struct(f"@{_TENSOR}2P")  # tensor, context, deleter
+_VERSIONED = struct.Struct(f"@2I2PQ{_TENSOR}")  # major, minor, context, deleter, flags, tensor
 
 # Prototypes of our own: the attributes of `ctypes.pythonapi` are shared with every other library.
 _is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
@@ -115,8 +88,7 @@ class Owner:
             self._deleter = None
 
 
-@dataclass(frozen=True, slots=True)
-class DLArray:
+class DLArray(NamedTuple):
     """What a capsule says. `strides` count elements; None is compact and row-major."""
 
     address: int
@@ -154,20 +126,21 @@ def read(array: object, name: str) -> DLArray:
     capsule = _capsule(array, name)
     if _is_capsule(capsule, b"dltensor_versioned"):
         address = _pointer_of(capsule, b"dltensor_versioned")
-        managed = _ManagedVersioned.from_address(address)
+        fields = _VERSIONED.unpack(ctypes.string_at(address, _VERSIONED.size))
+        major, minor, _, deleter, flags, *tensor = fields
         _rename(capsule, _USED_VERSIONED)
-        owner = Owner(address, managed.deleter)
-        if managed.major != MAX_VERSION[0]:
-            version = f"{managed.major}.{managed.minor}"
+        owner = Owner(address, deleter)
+        if major != MAX_VERSION[0]:
+            version = f"{major}.{minor}"
             raise ArgumentError(name, f"its DLPack version is {version}; needed 1.x or older")
-        if managed.flags & IS_COPIED:
+        if flags & IS_COPIED:
             raise ArgumentError(name, "its __dlpack__ made a copy; needed the array itself")
-        return _described(managed.tensor, owner, bool(managed.flags & READ_ONLY), name)
+        return _described(tensor, owner, bool(flags & READ_ONLY), name)
     if _is_capsule(capsule, b"dltensor"):
         address = _pointer_of(capsule, b"dltensor")
-        plain = _Managed.from_address(address)
+        *tensor, _, deleter = _PLAIN.unpack(ctypes.string_at(address, _PLAIN.size))
         _rename(capsule, _USED)
-        return _described(plain.tensor, Owner(address, plain.deleter), False, name)
+        return _described(tensor, Owner(address, deleter), False, name)
     raise ArgumentError(
         name, f"its __dlpack__ gave {type(capsule).__name__!r}; needed an unused DLPack capsule"
     )
@@ -185,23 +158,18 @@ def _capsule(array: object, name: str) -> object:
         raise ArgumentError(name, f"its __dlpack__ refused: {error}") from error
 
 
-def _described(tensor: _DLTensor, owner: Owner, read_only: bool, name: str) -> DLArray:
-    rank = tensor.ndim
-    if not 0 <= rank <= MAX_RANK or (rank and not tensor.shape):
+def _described(tensor: list[int], owner: Owner, read_only: bool, name: str) -> DLArray:
+    data, _, _, rank, code, bits, lanes, shape_at, strides_at, offset = tensor
+    if not 0 <= rank <= MAX_RANK or (rank and not shape_at):
         raise ArgumentError(name, f"its DLPack tensor has a broken shape of rank {rank}")
-    shape = tuple(tensor.shape[:rank]) if rank else ()
-    strides = tuple(tensor.strides[:rank]) if rank and tensor.strides else None
-    code, bits, lanes = tensor.code, tensor.bits, tensor.lanes
+    integers = f"@{rank}q"
+    shape = struct.unpack(integers, ctypes.string_at(shape_at, 8 * rank))
+    strides = None
+    if strides_at:
+        strides = struct.unpack(integers, ctypes.string_at(strides_at, 8 * rank))
+    dtype = _DTYPES.get((code, bits)) if lanes == 1 else None
     dtype_name = f"{_CODE_NAMES.get(code, f'code {code} of ')}{bits}"
     if lanes != 1:
         dtype_name += f" x {lanes} lanes"
-    return DLArray(
-        address=(tensor.data or 0) + tensor.byte_offset,
-        shape=shape,
-        strides=strides,
-        dtype=_DTYPES.get((code, bits)) if lanes == 1 else None,
-        dtype_name=dtype_name,
-        element_bytes=(bits * lanes + 7) // 8,
-        read_only=read_only,
-        owner=owner,
-    )
+    width = (bits * lanes + 7) // 8
+    return DLArray(data + offset, shape, strides, dtype, dtype_name, width, read_only, owner)
