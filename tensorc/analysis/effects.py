@@ -71,6 +71,7 @@ class Statement:
     time: tuple[str | int, ...]
     accesses: tuple[Access, ...]
     scopes: tuple[tuple[str, int], ...]
+    loop_paths: tuple[Path, ...]
 
     @property
     def loop_names(self) -> tuple[str, ...]:
@@ -89,7 +90,7 @@ class Statement:
 def statements(func: Func) -> tuple[Statement, ...]:
     """The leaf statements of a function in text order."""
     found: list[Statement] = []
-    _visit(func.body, ("body",), (), (), (), (), found)
+    _visit(func.body, ("body",), (), (), (), (), (), found)
     return tuple(found)
 
 
@@ -108,26 +109,28 @@ def _visit(
     conditions: tuple[Expr, ...],
     time: tuple[str | int, ...],
     scopes: tuple[tuple[str, int], ...],
+    places: tuple[Path, ...],
     found: list[Statement],
 ) -> None:
     match stmt:
         case For(var=var, body=body):
             inner = (*loops, stmt)
-            _visit(body, (*path, "body"), inner, conditions, (*time, var.name), scopes, found)
+            when, where = (*time, var.name), (*places, path)
+            _visit(body, (*path, "body"), inner, conditions, when, scopes, where, found)
         case If(condition=condition, body=body):
             guards = conditions + conjuncts(condition)
-            _visit(body, (*path, "body"), loops, guards, time, scopes, found)
+            _visit(body, (*path, "body"), loops, guards, time, scopes, places, found)
         case Alloc(buffer=buffer, body=body):
             inner_scopes = (*scopes, (buffer.name, len(loops)))
-            _visit(body, (*path, "body"), loops, conditions, time, inner_scopes, found)
+            _visit(body, (*path, "body"), loops, conditions, time, inner_scopes, places, found)
         case Seq(body=parts):
             for position, part in enumerate(parts):
                 place = (*path, "body", position)
-                _visit(part, place, loops, conditions, (*time, position), scopes, found)
+                _visit(part, place, loops, conditions, (*time, position), scopes, places, found)
         case Store() | Reduce():
             accesses = tuple(leaf_accesses(stmt, path))
             found.append(
-                Statement(stmt.name, stmt, path, loops, conditions, time, accesses, scopes)
+                Statement(stmt.name, stmt, path, loops, conditions, time, accesses, scopes, places)
             )
         case _:
             raise TypeError(f"not a statement of the unlowered IR: {type(stmt).__name__}")

@@ -20,6 +20,7 @@ from tensorc.analysis.violation import Mark, Violation, Witness
 from tensorc.analysis.witness import smallest_point, vector_text
 from tensorc.errors import Kind
 from tensorc.ir.nodes import Func
+from tensorc.ir.walk import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,25 +134,25 @@ def moved_times(
     func: Func,
     motion: Motion,
     placed: Mapping[str, isl.Map],
-    cut: int,
-    opened: bool,
-    position: int,
+    holder: Path,
+    position: int | None,
 ) -> dict[str, isl.Map]:
-    """The time maps after the move, for every statement under the target and of the stage.
+    """The time maps after the move, for every statement at `holder` and of the stage.
 
-    The stage is inserted into the target's body at time element number `cut`: next to child number
-    `position` of the sequence there, or, when `opened`, of a new sequence around the only child.
-    Existing children get odd positions, so that the stage fits in before or after.
+    The stage is inserted next to child number `position` of the sequence at `holder`; when that is
+    None, a new sequence is opened around what stands there. Existing children get odd positions,
+    so that the stage fits in before or after.
     """
     program = model(func)
-    place = 2 * position if motion.producer else 2 * position + 2
+    place = 2 * (position or 0) + (0 if motion.producer else 2)
     times: dict[str, isl.Map] = {}
-    under = [s for s in statements(func) if s.name in _under(func, motion)]
-    template: Sequence[str | int] = under[0].time[:cut]
-    for stmt in under:
-        if stmt.time[:cut] != tuple(template):
+    template: Sequence[str | int] = ()
+    for stmt in statements(func):
+        if stmt.path[: len(holder)] != holder or stmt.name in motion.stage:
             continue
-        if opened:
+        cut = _time_length(stmt, holder)
+        template = stmt.time[:cut]
+        if position is None:
             time = (*stmt.time[:cut], 1, *stmt.time[cut:])
         else:
             here = stmt.time[cut]
@@ -164,6 +165,15 @@ def moved_times(
             own = time_map(program, stmt, stmt.time[start:])
             times[stmt.name] = _compose(program, placed[stmt.name], motion, template, place, own)
     return times
+
+
+def _time_length(stmt: Statement, holder: Path) -> int:
+    """How many elements of the statement's time come from its path down to `holder`.
+
+    Each loop on the way gives one, and so does each position in a sequence.
+    """
+    loops = sum(1 for path in stmt.loop_paths if len(path) < len(holder))
+    return loops + sum(1 for step in holder if isinstance(step, int))
 
 
 def _after_shared(stmt: Statement, shared: int) -> int:

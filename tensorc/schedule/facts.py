@@ -9,7 +9,9 @@ from tensorc.ir.arith import constant, sub
 from tensorc.ir.linear import linear
 from tensorc.ir.nodes import Buffer, Const, Expr, Func, Load, Reduce, Select, Store, Unary, Var
 from tensorc.ir.walk import nodes, variables
-from tensorc.schedule.state import allocations
+from tensorc.schedule.primitives import Inline
+from tensorc.schedule.state import State, allocations, names
+from tensorc.schedule.step import legal
 from tensorc.target import Target
 
 
@@ -41,7 +43,11 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class StageFacts:
-    """A statement with its axes, operands and result; `fill` names a reduction's fill."""
+    """A statement with its axes, operands and result; `fill` names a reduction's fill.
+
+    `group` is its place among the outermost statements; `inlinable` says that the step `inline` is
+    legal for it at the start.
+    """
 
     name: str
     axes: tuple[Axis, ...]
@@ -53,6 +59,7 @@ class StageFacts:
     group: int
     transcendental: bool
     conditional: bool
+    inlinable: bool
 
     @property
     def spatial(self) -> tuple[Axis, ...]:
@@ -78,6 +85,7 @@ class Facts:
     stages: tuple[StageFacts, ...]
     target: Target
     symbolic: bool
+    names: frozenset[str]
 
     def stage(self, name: str) -> StageFacts:
         return next(s for s in self.stages if s.name == name)
@@ -88,12 +96,13 @@ def facts(func: Func, target: Target) -> Facts:
     found = statements(func)
     fills = {f.name: r.name for r in found for f in found if _fills(f, r)}
     by_reduction = {r: f for f, r in fills.items()}
-    stages, symbolic = [], False
+    stages, symbolic, start = [], False, State.start(func, target)
     for stmt in found:
         symbolic = symbolic or any(_extent(stmt, n) is None for n in range(len(stmt.loops)))
         if stmt.name not in fills:
-            stages.append(_stage(func, stmt, by_reduction.get(stmt.name)))
-    return Facts(func.name, tuple(stages), target, symbolic)
+            inlinable = legal(Inline(stmt.name), start)
+            stages.append(_stage(func, stmt, by_reduction.get(stmt.name), inlinable))
+    return Facts(func.name, tuple(stages), target, symbolic, frozenset(names(func)))
 
 
 def _fills(fill: Statement, reduction: Statement) -> bool:
@@ -108,7 +117,7 @@ def _fills(fill: Statement, reduction: Statement) -> bool:
     )
 
 
-def _stage(func: Func, stmt: Statement, fill: str | None) -> StageFacts:
+def _stage(func: Func, stmt: Statement, fill: str | None, inlinable: bool) -> StageFacts:
     indexed = frozenset[str]().union(*(variables(i) for i in stmt.node.indices))
     reduces = isinstance(stmt.node, Reduce)
     axes = tuple(
@@ -132,6 +141,7 @@ def _stage(func: Func, stmt: Statement, fill: str | None) -> StageFacts:
         next((int(t) for t in stmt.time if isinstance(t, int)), 0),
         any(n.op in _TRANSCENDENTAL for n in arithmetic),
         any(True for value in values for _ in nodes(value, Select)),
+        inlinable,
     )
 
 

@@ -12,8 +12,8 @@ from tensorc.analysis.affine import Model, condition, model, operation_limit, te
 from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.emit import condition_of, loop_bounds
 from tensorc.analysis.motion import Motion, flows, self_contained
-from tensorc.ir.arith import add, both, constant, index
-from tensorc.ir.nodes import Alloc, Expr, For, Func, If, Reduce, Seq, Stmt, Store, Var
+from tensorc.ir.arith import add, both, constant, index, sub
+from tensorc.ir.nodes import Alloc, Expr, For, Func, If, Node, Reduce, Seq, Stmt, Store, Var
 from tensorc.ir.walk import (
     Leaf,
     Path,
@@ -22,7 +22,10 @@ from tensorc.ir.walk import (
     normalised,
     replace,
     replace_at,
+    rewrite,
     seq,
+    substitute,
+    variables,
 )
 from tensorc.schedule.cached import redirect
 from tensorc.schedule.rewrite import stmt_at, wrap_if
@@ -88,7 +91,19 @@ def emitted(func: Func, stage: Stage, placed: Mapping[str, isl.Map]) -> Stmt:
     bounds = {x.var.name: x for x in nodes(narrowed, For)}
     by_name = {s.name: s for s in statements(func)}
     with operation_limit():
-        return _guards(narrowed, program, stage, placed, loops, bounds, by_name)
+        return _rebased(_guards(narrowed, program, stage, placed, loops, bounds, by_name))
+
+
+def _rebased(stmt: Stmt) -> Stmt:
+    """`stmt` with every loop that begins at a moving place made to count from zero."""
+
+    def change(found: Node) -> Node | None:
+        if not isinstance(found, For) or not variables(found.begin):
+            return None
+        body = substitute(found.body, {found.var.name: add(found.begin, found.var)})
+        return replace(found, begin=index(0), end=sub(found.end, found.begin), body=body)
+
+    return rewrite(stmt, change)
 
 
 def region_loops(func: Func, stage: Stage) -> tuple[For, ...]:

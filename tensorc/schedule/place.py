@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tensorc.analysis.effects import Statement, statements
@@ -32,19 +32,31 @@ class Place:
         return [s for s in statements(func) if s.path[: len(self.path)] == self.path]
 
 
-def find_place(state: State, stmt: Statement, at: str | None) -> Place:
+def find_place(
+    state: State, stmt: Statement, at: str | None, together: Collection[str] = ()
+) -> Place:
     """The innermost part of loop `at`'s body around a statement, below sequences and allocations.
 
-    With `at=None` the part begins at the statement's outermost loop, or at the statement.
+    With `at=None` the part begins at the statement's outermost loop, or at the statement. A
+    sequence in which several parts touch one of the buffers in `together` is taken whole.
     """
     depth = 0 if at is None else stmt.loop_names.index(at) + 1
     path: Path = ("body",) if at is None else (*state.loop(at).path, "body")
     node = stmt_at(state.func, path)
     while isinstance(node, Seq | Alloc):
+        if isinstance(node, Seq) and _users(state.func, path, together) > 1:
+            break
         step = stmt.path[len(path) : len(path) + (2 if isinstance(node, Seq) else 1)]
         path = (*path, *step)
         node = stmt_at(state.func, path)
     return Place(path, stmt.loops[:depth])
+
+
+def _users(func: Func, path: Path, names: Collection[str]) -> int:
+    """How many parts of the sequence at `path` touch one of the buffers."""
+    inside = [s for s in statements(func) if s.path[: len(path)] == path]
+    using = [s for s in inside if any(a.buffer.name in names for a in s.accesses)]
+    return len({s.path[len(path) + 1] for s in using})
 
 
 def place_stmt(func: Func, place: Place) -> Stmt:

@@ -1,34 +1,34 @@
-"""Simpler indices and guards after a substitution, with no other change to the nest."""
+"""Simpler indices after a substitution, with no other change to the nest."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from tensorc.analysis.effects import statements
+from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.region import loop_ranges
 from tensorc.ir.nodes import Func, Load, Node, Reduce, Store
 from tensorc.ir.simplify import simplify
 from tensorc.ir.walk import replace, replace_at, rewrite
 
 
-def tidied(func: Func, buffers: Collection[str] | None = None) -> Func:
-    """`func` with the indices of accesses simplified: of all buffers, or of the named ones."""
+def tidied(func: Func, loops: Collection[str] | None = None) -> Func:
+    """`func` with the indices of its accesses simplified, by what the loop bounds imply.
+
+    With `loops`, only in the statements inside one of these.
+    """
     for stmt in statements(func):
-        ranges = loop_ranges(stmt.loops)
-
-        def change(found: Node, ranges: dict = ranges) -> Node | None:  # type: ignore[type-arg]
-            match found:
-                case Load(buffer=buffer) | Store(buffer=buffer):
-                    names = {buffer.name}
-                case Reduce(buffers=group):
-                    names = {b.name for b in group}
-                case _:
-                    return None
-            if buffers is not None and not names & set(buffers):
-                return None
-            return replace(found, indices=tuple(simplify(i, ranges) for i in found.indices))
-
-        leaf = rewrite(stmt.node, change)
-        if leaf is not stmt.node:
-            func = replace_at(func, stmt.path, leaf)
+        if loops is None or set(loops) & set(stmt.loop_names):
+            func = replace_at(func, stmt.path, _tidied(stmt))
     return func
+
+
+def _tidied(stmt: Statement) -> Store | Reduce:
+    ranges = loop_ranges(stmt.loops)
+
+    def change(found: Node) -> Node | None:
+        if not isinstance(found, Load | Store | Reduce):
+            return None
+        indices = tuple(simplify(i, ranges) for i in found.indices)
+        return None if indices == found.indices else replace(found, indices=indices)
+
+    return rewrite(stmt.node, change)

@@ -27,8 +27,8 @@ from tensorc.schedule.step import Step, check_loops, check_statements
 class CacheWrite(Step):
     """Let a part of the nest work on a local copy of what it writes.
 
-    The part is that of loop `at`'s body which holds the statement; with `at=None` it begins at the
-    statement's outermost loop.
+    The part is the smallest one of loop `at`'s body that holds all uses of the buffer there; with
+    `at=None` it begins at the statement's outermost loop.
 
     Elements that are read before they are written are copied in first, elements that are written
     are copied out last, and every access of that part to the buffer goes to the copy. A reduction
@@ -219,7 +219,8 @@ class CacheWrite(Step):
         return found
 
     def _place(self, state: State) -> Place:
-        return find_place(state, self._statement(state), self.at)
+        stmt = self._statement(state)
+        return find_place(state, stmt, self.at, {b.name for b in written(stmt.node)})
 
     def made(self, state: State) -> tuple[str, ...]:
         return tuple(state.fresh(f"{b.name}.acc") for b in self._buffers(state))

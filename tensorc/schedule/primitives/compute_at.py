@@ -19,6 +19,7 @@ from tensorc.schedule.move import Stage, child_next_to, emitted, insert, settle,
 from tensorc.schedule.rewrite import stmt_at
 from tensorc.schedule.state import State, loops
 from tensorc.schedule.step import Step, check_loops, check_serial, check_statements
+from tensorc.schedule.tidy import tidied
 
 
 class _Move(Step):
@@ -107,10 +108,9 @@ class _Move(Step):
         self, state: State, stage: Stage, placed: Mapping[str, isl.Map]
     ) -> dict[str, isl.Map]:
         holder, opened = stage.cut
-        position = 0 if opened else stage.child[-1]
-        assert isinstance(position, int)
-        cut = sum(1 for step in _time_steps(state, holder) if step)
-        return moved_times(state.func, stage.motion, placed, cut, opened, position)
+        position = None if opened else stage.child[-1]
+        assert not isinstance(position, str)
+        return moved_times(state.func, stage.motion, placed, holder, position)
 
     def apply(self, state: State) -> State:
         stage = self._stage(state)
@@ -119,7 +119,7 @@ class _Move(Step):
         func = insert(state.func, stage, emitted(state.func, stage, placed))
         for buffer in self._settled(state, stage):
             func = settle(func, buffer, self._inward(state, stage, buffer))
-        return state.with_func(func)
+        return state.with_func(tidied(func))
 
     def _inward(self, state: State, stage: Stage, buffer: str) -> int:
         """The number of loops within which a recomputed buffer is known to stay."""
@@ -154,13 +154,6 @@ class _Move(Step):
         return None if child is None else Stage(path, motion, target, child)
 
 
-def _time_steps(state: State, path: tuple[str | int, ...]) -> Iterator[bool]:
-    """For each element of a path: does it add an element to the time vector?"""
-    around = {x.path for x in loops(state.func).values()}
-    for n, step in enumerate(path):
-        yield isinstance(step, int) or path[:n] in around
-
-
 @dataclass(frozen=True, slots=True)
 class ComputeAt(_Move):
     """Move a producer's stage into a loop of its consumers.
@@ -179,8 +172,8 @@ class ComputeAt(_Move):
       compute_at("P", "j")
         for j in range(8):
             P = alloc("f32", 1)
-            for i in range(j, j + 1):
-                P[i - j] = A[i] + 1.0
+            for i in range(1):
+                P[i] = A[j + i] + 1.0
             C[j] = P[0] * 2.0
 
     legal when:
@@ -239,8 +232,8 @@ class ReverseComputeAt(_Move):
         for i in range(8):
             P = alloc("f32", 1)
             P[0] = A[i] + 1.0
-            for j in range(i, i + 1):
-                C[j] = P[j - i] * 2.0
+            for j in range(1):
+                C[i + j] = P[j] * 2.0
 
     legal when:
         the statement and the loop exist (REF001, REF002, REF003), the loop is outside the stage

@@ -13,6 +13,7 @@ from tensorc.ir.walk import substitute, variables
 from tensorc.schedule.rewrite import loop, nest, put
 from tensorc.schedule.state import Loop, State, loops
 from tensorc.schedule.step import Step, check_loops, check_serial
+from tensorc.schedule.tidy import tidied
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Fuse(Step):
         }
         body = substitute(inner.node.body, values)
         fused = nest([loop(name, index(0), mul(rows, columns))], body)
-        return state.with_func(put(state.func, outer.path, fused))
+        return state.with_func(tidied(put(state.func, outer.path, fused), [name]))
 
     def forward(self, state: State, name: str) -> str | None:
         return None if name in (self.outer, self.inner) else name

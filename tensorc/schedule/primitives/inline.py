@@ -17,6 +17,7 @@ from tensorc.ir.walk import Path, nodes, replace_at, rewrite, substitute, writte
 from tensorc.schedule.rewrite import pruned
 from tensorc.schedule.state import State, allocations
 from tensorc.schedule.step import Step, check_statements
+from tensorc.schedule.tidy import tidied
 
 LARGEST_EXPRESSION = 4096
 
@@ -107,8 +108,9 @@ class Inline(Step):
                 return rewrite(found, lambda n: _inlined(state.func, stmt, buffer, n, shared))
             return None
 
-        func = rewrite(state.func, change)
-        return state.with_func(_without(func, stmt.path, buffer))
+        func = _without(rewrite(state.func, change), stmt.path, buffer)
+        plain = all(isinstance(i, Var) for i in stmt.node.indices)
+        return state.with_func(func if plain else tidied(func))
 
     def forward(self, state: State, name: str) -> str | None:
         stmt = _statement(state, self.statement)
@@ -321,7 +323,7 @@ class ReverseInline(Step):
         at_writer = substitute(stmt.node, dict(zip(stmt.loop_names[shared:], values, strict=True)))
         joined = rewrite(at_writer, lambda n: _stored(n, buffer, writer.node.value))  # type: ignore[union-attr]
         func = replace_at(state.func, writer.path, joined)
-        return state.with_func(_without(func, stmt.path, buffer))
+        return state.with_func(tidied(_without(func, stmt.path, buffer)))
 
     def forward(self, state: State, name: str) -> str | None:
         stmt = _statement(state, self.statement)

@@ -96,8 +96,7 @@ class Rfactor(Step):
             yield malformed("STR007", f"cannot factor: {reason}", found.path)
             return
         stmt = inside[0]
-        names = _reduction_loops(stmt)
-        if self.loop not in names:
+        if self.loop not in _reduction_loops(stmt):
             reason = f"`{self.loop}` indexes the result of `{stmt.name}`, it does not reduce"
             yield malformed("STR007", f"cannot factor: {reason}", found.path)
             return
@@ -188,10 +187,11 @@ class Rfactor(Step):
 
 
 def _reduction_loops(stmt: Statement) -> list[str]:
-    """The loops that do not index the result, outermost first."""
+    """The loops inside the result's scope that do not index it, outermost first."""
     assert isinstance(stmt.node, Reduce)
     indexed = frozenset[str]().union(*(variables(i) for i in stmt.node.indices))
-    return [name for name in stmt.loop_names if name not in indexed]
+    depth = max(stmt.scope_depth(b.name) for b in stmt.node.buffers)
+    return [name for name in stmt.loop_names[depth:] if name not in indexed]
 
 
 def _place(kept: tuple[For, ...]) -> tuple[Expr, ...]:

@@ -16,6 +16,7 @@ from tensorc.schedule.primitives.pad import Pad
 from tensorc.schedule.rewrite import guarded, loop, nest, put
 from tensorc.schedule.state import Loop, State, loops
 from tensorc.schedule.step import Step, check_loops, check_serial
+from tensorc.schedule.tidy import tidied
 
 LARGEST_FACTOR = 1 << 31
 TAILS = ("guard", "shift", "pad")
@@ -116,7 +117,8 @@ class Split(Step):
         if self.tail == "guard" and not self._divides(state):
             body = guarded(body, less(value, old.node.end))
         parts = [loop(n, index(0), e) for n, e in zip(names, extents, strict=True)]
-        return state.with_func(put(state.func, old.path, nest(parts, body)))
+        func = put(state.func, old.path, nest(parts, body))
+        return state.with_func(tidied(func, names))
 
     def forward(self, state: State, name: str) -> str | None:
         return None if name == self.loop else name

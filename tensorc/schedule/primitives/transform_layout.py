@@ -145,7 +145,7 @@ class TransformLayout(Step):
 
         func = rewrite(state.func, change)
         params = tuple(replace(p, value=new) if p.name == self.buffer else p for p in func.params)
-        func = tidied(replace(func, params=params), [self.buffer])
+        func = tidied(replace(func, params=params))
         after = state.with_func(func)
         if self.buffer in _modes(func):
             after = dataclasses.replace(after, packs=self._packs(state, old, new))

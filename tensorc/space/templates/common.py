@@ -1,0 +1,85 @@
+"""What the CPU templates share: tile ladders, register budgets, parallel grain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorc.schedule.facts import Axis, Facts, StageFacts
+from tensorc.space.choice import Choice
+from tensorc.space.plan import Plan
+from tensorc.target import Target
+
+WASTE = 0.15
+"""The share of padded work that a tile may cost."""
+
+LADDER = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 24, 28, 32, 48, 64, 96, 128, 256, 512)
+PARALLEL_WORK = 1 << 15
+"""Below so many scalar operations a task stays on one thread: starting the others costs more."""
+
+
+def tile_options(extent: int, cap: int) -> tuple[int, ...]:
+    """Sizes of one tile: the divisors up to the cap, and a ladder of sizes with little padding."""
+    if extent <= 1:
+        return (1,)
+    top = min(extent, cap)
+    exact = {n for n in range(1, min(top, 64) + 1) if extent % n == 0}
+    exact |= {extent // n for n in range(1, 65) if extent % n == 0 and extent // n <= top}
+    ragged = {n for n in LADDER if n <= top and padding(extent, n) <= WASTE}
+    return tuple(sorted(exact | ragged))
+
+
+def padding(extent: int, tile: int) -> float:
+    """The share of added iterations when an extent is cut into tiles of one size."""
+    return -(-extent // tile) * tile / extent - 1
+
+
+def nearest(options: Sequence[int], wanted: int) -> int:
+    """The greatest option that is at most `wanted`, else the least."""
+    below = [o for o in options if o <= wanted]
+    return max(below) if below else min(options)
+
+
+def best_rows(extent: int, most: int) -> int:
+    """The number of rows in registers that costs least: little padding, then few tiles.
+
+    Each tile pays for its rows and, once, for the loads of the vectors that its rows share.
+    """
+    choices = range(1, min(extent, most) + 1)
+    return min(choices, key=lambda r: (-(-extent // r) * (r + 1.5), -r))
+
+
+def lanes(target: Target, stage: StageFacts) -> int:
+    """Lanes of a vector of the stage's widest operand; every task so far is of 32-bit data."""
+    assert stage.result is not None
+    return target.lanes(32)
+
+
+def parallel_choice(facts: Facts, counts: Sequence[int], work: int) -> Choice:
+    """How many of the outer loops to fuse into the parallel one; 0 for none."""
+    options = tuple(range(len(counts) + 1))
+    default = 0
+    if facts.target.cores > 1 and work >= PARALLEL_WORK:
+        total = 1
+        for depth, count in enumerate(counts, 1):
+            total *= count
+            default = depth
+            if total >= 8 * facts.target.cores:
+                break
+        if total == 1:
+            default = 0
+    return Choice("parallel", facts.name, options, default, ("parallel", tuple(counts)))
+
+
+def make_parallel(plan: Plan, loops: Sequence[str], depth: int) -> None:
+    """Fuse the first loops and run them on the threads."""
+    if depth:
+        plan.parallel(plan.fuse(*loops[:depth]))
+
+
+def work_of(stages: Sequence[StageFacts]) -> int:
+    """Scalar operations of the stages together."""
+    return sum(s.iterations * max(s.flops, 1) for s in stages)
+
+
+def extent_of(axes: Sequence[Axis], name: str) -> int:
+    return next(a.extent for a in axes if a.name == name)

@@ -1,0 +1,26 @@
+"""The space of schedules of a task on a CPU: which template, then its decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tensorc.schedule.facts import Facts
+from tensorc.space.choice import Choice, Template, TemplateFunction
+from tensorc.space.plan import Plan
+from tensorc.space.templates import pointwise, rowwise, tiled
+
+TEMPLATES: Mapping[str, tuple[Callable[[Facts], object], TemplateFunction]] = {
+    "tiled": (tiled.task, tiled.tiled),
+    "rowwise": (rowwise.applies, rowwise.rowwise),
+    "pointwise": (pointwise.applies, pointwise.pointwise),
+}
+"""Name -> (does it apply, the generator), the preferred one first."""
+
+
+def cpu(facts: Facts) -> Template:
+    """The generator of all schedules. A task that no template takes keeps its nest."""
+    fitting = tuple(name for name, (applies, _) in TEMPLATES.items() if applies(facts))
+    if not fitting:
+        return Plan(facts.names).done()
+    chosen = yield Choice("template", facts.name, fitting, fitting[0], "template")
+    return (yield from TEMPLATES[str(chosen)][1](facts))

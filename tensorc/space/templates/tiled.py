@@ -1,0 +1,306 @@
+"""Tiling with register accumulators: matrix products, convolutions, all that reuse operands.
+
+Ansor's and MetaSchedule's SSRSRS with the parts that matter on a CPU made explicit: one spatial axis
+becomes the vector, others give the rows of the register tile, weights are packed so that the
+vectors of one tile lie side by side, and everything else is loop order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from tensorc.ir.arith import floordiv, floormod, index
+from tensorc.ir.nodes import Expr, Var
+from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
+from tensorc.space.choice import Choice, Template, Value
+from tensorc.space.plan import Plan
+from tensorc.space.templates.common import (
+    best_rows,
+    extent_of,
+    make_parallel,
+    nearest,
+    padding,
+    parallel_choice,
+    tile_options,
+    work_of,
+)
+from tensorc.space.templates.pointwise import vector_nest
+
+MOST_UNROLLED = 320
+"""Multiply-adds written out in the innermost body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """An anchor reduction, the temporaries computed before it, and what is computed from it."""
+
+    before: tuple[StageFacts, ...]
+    anchor: StageFacts
+    after: tuple[StageFacts, ...]
+
+
+def task(facts: Facts) -> Task | None:
+    """The shape of task that this template takes: one reduction whose operands are reused."""
+    reductions = [s for s in facts.stages if s.reduces]
+    if len(reductions) != 1 or facts.symbolic or not facts.stages:
+        return None
+    anchor = reductions[0]
+    place = facts.stages.index(anchor)
+    reused = any(
+        any(s == 0 for s, a in zip(o.strides, anchor.axes, strict=True) if not a.reduces)
+        for o in anchor.operands
+    )
+    axes = [a for a in anchor.spatial if a.extent > 1]
+    if not reused or not axes or not anchor.reduction or anchor.fill is None:
+        return None
+    if any(a.extent == 0 for a in anchor.axes) or len(anchor.operands) < 2:
+        return None
+    after = facts.stages[place + 1 :]
+    if any(not s.inlinable for s in after[:-1]):
+        return None
+    return Task(facts.stages[:place], anchor, after)
+
+
+def tiled(facts: Facts) -> Template:
+    """The generator; `task(facts)` must not be None."""
+    found = task(facts)
+    assert found is not None
+    plan = Plan(facts.names)
+    anchor, after = found.anchor, found.after
+    for stage in after[:-1]:
+        plan.inline(stage.name)
+    vector = yield _vector_axis(facts, anchor)
+    assert isinstance(vector, str)
+    tiles = yield from _tiles(facts, anchor, vector)
+    order = yield Choice("order", anchor.name, ("vector first", "vector last"), "vector first")
+    spatial = [a.name for a in anchor.spatial]
+    outer_names = [n for n in spatial if n == vector or (n in tiles and tiles[n].outer > 1)]
+    outer_names = _ordered(outer_names, vector, order)
+    _pack_weights(plan, anchor, vector, tiles[vector].inner)
+    fills = plan.decompose_reduction(
+        anchor.name, anchor.fill or "", [a.name for a in anchor.spatial]
+    )
+    loops = _tile_anchor(plan, anchor, vector, tiles, outer_names)
+    depth = yield parallel_choice(
+        facts, [tiles[n].outer for n in outer_names], work_of(facts.stages)
+    )
+    assert isinstance(depth, int)
+    _finish(plan, found, vector, loops, fills)
+    for stage in found.before:
+        yield from vector_nest(facts, plan, stage)
+    singles = len(loops.outer) - len(outer_names)
+    make_parallel(plan, loops.outer, singles + depth if depth else 0)
+    return plan.done()
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """An axis cut in two: `outer` tiles of `inner` iterations, and whether a guard is needed."""
+
+    outer: int
+    inner: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The anchor's loops after tiling, outermost first."""
+
+    outer: list[str]
+    rows: list[str]
+    vector: str
+
+
+def _vector_axis(facts: Facts, anchor: StageFacts) -> Choice:
+    """Which spatial axis becomes the vector.
+
+    Along a contiguous axis the result is stored whole; along the axis of the packed weights every
+    load is whole, and the scattered stores weigh little when each sums up many products.
+    """
+    lanes = facts.target.lanes(32)
+    axes = [a for a in anchor.spatial if a.extent > 1]
+    depth = 1
+    for axis in anchor.reduction:
+        depth *= axis.extent
+
+    def cost(axis: Axis) -> tuple[float, str]:
+        waste = padding(axis.extent, min(lanes, axis.extent)) + (
+            lanes / axis.extent - 1 if axis.extent < lanes else 0
+        )
+        place = anchor.axes.index(axis)
+        scattered = 0.0 if anchor.result.strides[place] == 1 else 24.0 / depth
+        gathers = 0.0
+        for operand in anchor.operands:
+            stride = operand.strides[place]
+            if stride not in (0, 1) and not (operand.constant and operand.plain):
+                gathers += 4.0
+        return waste + scattered + gathers, axis.name
+
+    ranked = sorted(axes, key=cost)
+    options = tuple(a.name for a in anchor.spatial if a.extent > 1)
+    return Choice("vector", anchor.name, options, ranked[0].name, ("vector", anchor.name))
+
+
+def _tiles(
+    facts: Facts, anchor: StageFacts, vector: str
+) -> Generator[Choice, Value, dict[str, Tile]]:
+    """The register part of every axis: the vector, up to two axes of rows, the reduction."""
+    target = facts.target
+    lanes = target.lanes(32)
+    extent = extent_of(anchor.axes, vector)
+    widths = tuple(n for n in (lanes, 2 * lanes, 4 * lanes) if n <= 64 and n < 2 * extent)
+    widths = tuple(dict.fromkeys(min(w, extent) for w in widths)) or (min(lanes, extent),)
+    wanted = 2 * lanes if padding(extent, 2 * lanes) <= padding(extent, lanes) + 0.02 else lanes
+    width = yield Choice("width", vector, widths, nearest(widths, wanted), ("width", vector))
+    assert isinstance(width, int)
+    vectors = -(-width // lanes)
+    budget = (target.vector_registers - vectors - 1) // vectors
+    tiles = {vector: Tile(-(-extent // width), width)}
+    left = budget
+    for axis in _row_axes(anchor, vector):
+        options = tile_options(axis.extent, left)
+        wanted = best_rows(axis.extent, left)
+        rows = yield Choice("rows", axis.name, options, nearest(options, wanted), (vectors, left))
+        assert isinstance(rows, int)
+        tiles[axis.name] = Tile(-(-axis.extent // rows), rows)
+        left //= rows
+    body = vectors * max(budget // max(left, 1), 1)
+    for axis in reversed(anchor.reduction):
+        room = max(MOST_UNROLLED // body, 1)
+        options = tile_options(axis.extent, min(room, 16))
+        wanted = axis.extent if axis.extent <= min(room, 7) else nearest(options, min(room, 8))
+        part = yield Choice("unroll", axis.name, options, nearest(options, wanted), ("u", room))
+        assert isinstance(part, int)
+        tiles[axis.name] = Tile(-(-axis.extent // part), part)
+        body *= part
+    return tiles
+
+
+def _row_axes(anchor: StageFacts, vector: str) -> list[Axis]:
+    """The other spatial axes, those along which most operands stay or move least first."""
+    axes = [a for a in anchor.spatial if a.name != vector and a.extent > 1]
+
+    def movement(axis: Axis) -> tuple[int, int]:
+        place = anchor.axes.index(axis)
+        moving = [o.strides[place] for o in anchor.operands]
+        return sum(1 for s in moving if s != 0), -place
+
+    return sorted(axes, key=movement)
+
+
+def _ordered(names: list[str], vector: str, order: Value) -> list[str]:
+    rest = [n for n in names if n != vector]
+    if vector not in names:
+        return rest
+    return [vector, *rest] if order == "vector first" else [*rest, vector]
+
+
+def _pack_weights(plan: Plan, anchor: StageFacts, vector: str, width: int) -> None:
+    """Blocks of a constant operand's vector dimension go last, so that a tile reads on and on."""
+    place = next(n for n, a in enumerate(anchor.axes) if a.name == vector)
+    for operand in _constants(anchor):
+        dims = operand.dims[place]
+        if len(dims) == 1 and operand.plain and operand.strides[place] is not None:
+            plan.transform_layout(operand.buffer, _blocked(operand, dims[0], anchor, width))
+
+
+def _constants(anchor: StageFacts) -> list[Operand]:
+    uses: dict[str, int] = {}
+    for operand in anchor.operands:
+        uses[operand.buffer] = uses.get(operand.buffer, 0) + 1
+    return [o for o in anchor.operands if o.constant and uses[o.buffer] == 1]
+
+
+def _blocked(operand: Operand, dim: int, anchor: StageFacts, width: int) -> tuple[Expr, ...]:
+    """(outer block, the reduction's dimensions in loop order, what is left, within the block)."""
+    count = len(operand.shape)
+    order: list[int] = []
+    for axis, dims in zip(anchor.axes, operand.dims, strict=True):
+        if axis.reduces:
+            order += [d for d in dims if d not in order and d != dim]
+    left = [d for d in range(count) if d not in order and d != dim]
+    block = index(width)
+    return (
+        floordiv(Var(f"d{dim}"), block),
+        *(Var(f"d{d}") for d in (*left, *order)),
+        floormod(Var(f"d{dim}"), block),
+    )
+
+
+def _tile_anchor(
+    plan: Plan, anchor: StageFacts, vector: str, tiles: dict[str, Tile], outer_names: list[str]
+) -> Loops:
+    """Split and reorder the anchor: outer tiles, reduction, unrolled reduction, rows, vector."""
+    outer: dict[str, str] = {}
+    inner: dict[str, str] = {}
+    for axis in anchor.axes:
+        tile = tiles.get(axis.name, Tile(1, axis.extent))
+        if axis.extent == 1:
+            outer[axis.name] = axis.name
+        elif tile.outer == 1 and axis.name != vector:
+            inner[axis.name] = axis.name
+        elif tile.inner == 1:
+            outer[axis.name] = axis.name
+        else:
+            outer[axis.name], inner[axis.name] = plan.split(axis.name, tile.inner)
+    single = [outer[a.name] for a in anchor.spatial if a.extent == 1]
+    tile_loops = [outer[n] for n in outer_names if n in outer]
+    reduction = [outer[a.name] for a in anchor.reduction if a.name in outer]
+    unrolled = [inner[a.name] for a in anchor.reduction if a.name in inner]
+    rows = [inner[a.name] for a in anchor.spatial if a.name in inner and a.name != vector]
+    lane = inner.get(vector, outer[vector])
+    plan.reorder(*single, *tile_loops, *reduction, *unrolled, *rows, lane)
+    for name in (*unrolled, *rows):
+        plan.unroll(name)
+    plan.vectorize(lane)
+    return Loops([*single, *tile_loops], rows, lane)
+
+
+def _finish(plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str]) -> None:
+    """Accumulate in registers: the fill and what follows move to the tile, or a copy is made."""
+    anchor = found.anchor
+    axis = next(n for n, a in enumerate(anchor.axes) if a.name == vector)
+    dim = anchor.result.dims[axis][0]
+    rank = len(anchor.result.shape)
+    if not loops.outer:
+        return
+    tile = loops.outer[-1]
+    last = [Var(f"d{d}") for d in range(rank) if d != dim] + [Var(f"d{dim}")]
+    if found.after:
+        plan.reverse_compute_at(found.after[-1].name, tile)
+        plan.compute_at(anchor.fill or "", tile)
+        plan.set_scope(anchor.result.buffer, "register")
+        buffer = anchor.result.buffer
+        _vectorize_stage(plan, found.after[-1], buffer, dim)
+    else:
+        plan.compute_at(anchor.fill or "", tile)
+        buffer = anchor.result.buffer
+        _, out = plan.cache_write(anchor.name, buffer, tile, rank, fill=True)
+        _lanes_last(plan, out, dim)
+        buffer = f"{buffer}.acc"
+    _lanes_last(plan, fills, dim)
+    if rank > 1 and dim != rank - 1:
+        plan.transform_layout(buffer, last)
+
+
+def _lanes_last(plan: Plan, names: list[str], dim: int) -> None:
+    """Of the loops over a tile's dimensions: one the vector, the others written out."""
+    order = [n for d, n in enumerate(names) if d != dim] + [names[dim]]
+    plan.reorder(*order)
+    for name in order[:-1]:
+        plan.unroll(name)
+    plan.vectorize(order[-1])
+
+
+def _vectorize_stage(plan: Plan, stage: StageFacts, buffer: str, dim: int) -> None:
+    """The same for a stage that reads the tile: its axis along the tile's vector dimension."""
+    operand = next(o for o in stage.operands if o.buffer == buffer)
+    names = [a.name for a in stage.axes]
+    lane = next((n for n, dims in zip(names, operand.dims, strict=True) if dim in dims), None)
+    if lane is None:
+        return
+    order = [n for n in names if n != lane] + [lane]
+    plan.reorder(*order)
+    for name in order[:-1]:
+        plan.unroll(name)
+    plan.vectorize(lane)
