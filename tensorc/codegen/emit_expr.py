@@ -14,7 +14,7 @@ from tensorc.codegen import emit_index, emit_masks, emit_memory
 from tensorc.codegen.casts import cast
 from tensorc.codegen.context import Context
 from tensorc.codegen.emit_ops import binary, broadcast, select, unary
-from tensorc.codegen.passes.flatten import lanes_here
+from tensorc.codegen.passes.trees import lanes_here, loads_of
 from tensorc.codegen.values import Value, constant, is_literal, type_of
 from tensorc.dtype import DType
 from tensorc.ir import arith
@@ -35,7 +35,6 @@ from tensorc.ir.nodes import (
     Var,
 )
 from tensorc.ir.types import dtype_of
-from tensorc.ir.walk import nodes
 
 ORDERS = COMPARISONS
 TRUE, FALSE = arith.TRUE, arith.FALSE
@@ -51,11 +50,6 @@ _DECIDE: Mapping[str, Callable[[int, int], bool]] = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
     "eq": operator.eq, "ne": operator.ne,
 }  # fmt: skip
-
-
-@lru_cache(maxsize=1 << 14)
-def loads_of(expr: Expr) -> frozenset[Load]:
-    return frozenset(nodes(expr, Load))
 
 
 def evaluate(c: Context, expr: Expr) -> Value:

@@ -19,7 +19,8 @@ from tensorc.codegen.emit_memory import (
     to_memory,
 )
 from tensorc.codegen.emit_ops import select
-from tensorc.codegen.passes.flatten import flat_index, lanes_here
+from tensorc.codegen.passes.flatten import flat_index
+from tensorc.codegen.passes.trees import lanes_here
 from tensorc.codegen.values import Value, constant, memory_type, suffix, vector
 from tensorc.ir.nodes import Buffer, Expr, MaskedLoad, MaskedStore, Ramp
 

@@ -12,13 +12,14 @@ from tensorc.codegen.context import Context, Place
 from tensorc.codegen.emit_index import index_of, known_index, sum_of, total_of
 from tensorc.codegen.emit_ops import broadcast
 from tensorc.codegen.halves import narrowed, widened
-from tensorc.codegen.passes.flatten import extent_of, flat_index, lanes_here
+from tensorc.codegen.passes.flatten import extent_of, flat_index
 from tensorc.codegen.passes.storage import ALIGNMENT
+from tensorc.codegen.passes.trees import lanes_here, leaves
 from tensorc.codegen.values import HALVES, Value, memory_type
 from tensorc.dtype import DType
 from tensorc.ir import arith
 from tensorc.ir.nodes import Broadcast, Buffer, Expr, For, Node, Ramp
-from tensorc.ir.walk import leaves, map_children, written
+from tensorc.ir.walk import map_children, written
 
 # Address ------------------------------------------------------------------------------------------
 
@@ -95,7 +96,7 @@ def written_in(c: Context, loop: For) -> frozenset[str]:
     """The buffers that a loop writes."""
     found = c.writes.get(id(loop))
     if found is None:
-        found = frozenset(b.name for _, leaf in leaves(loop) for b in written(leaf))
+        found = frozenset(b.name for leaf in leaves(loop) for b in written(leaf))
         c.writes[id(loop)] = found
     return found
 

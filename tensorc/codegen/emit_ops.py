@@ -81,7 +81,7 @@ def _float_unary(c: Context, op: str, a: Value) -> str:
             return intrinsic(c, "sqrt", "", a.type, ending, a.text)
         case "rsqrt":
             root = intrinsic(c, "sqrt", "", a.type, ending, a.text)
-            return c.out.pure(f"fdiv {a.type} {constant(1, DType.F64, a.lanes).text}, {root}")
+            return c.out.pure(f"fdiv {a.type} {constant(1, a.dtype, a.lanes).text}, {root}")
     if c.rounds_in_hardware:
         return intrinsic(c, _ROUNDINGS[op], "", a.type, ending, a.text)
     return _rounding(c, op, a, ending)
@@ -93,11 +93,9 @@ def _rounding(c: Context, op: str, a: Value, ending: str) -> str:
     Adding and subtracting 2^(p-1), p the bits of the significand, rounds |x| < 2^(p-1) to nearest
     even; what is larger is whole already. The sign is put back last, so that -0.3 gives -0.0.
     """
-    limit = constant(
-        2.0**23 if a.type.endswith(("float", "float>")) else 2.0**52, DType.F64, a.lanes
-    )
-    one = constant(1.0, DType.F64, a.lanes)
-    zero = constant(0.0, DType.F64, a.lanes)
+    limit = constant(2.0**52 if a.dtype is DType.F64 else 2.0**23, a.dtype, a.lanes)
+    one = constant(1.0, a.dtype, a.lanes)
+    zero = constant(0.0, a.dtype, a.lanes)
     pure, t = c.out.pure, a.type
     mask = vector("i1", a.lanes)
     size = intrinsic(c, "fabs", "", t, ending, a.text)

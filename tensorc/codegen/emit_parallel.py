@@ -13,10 +13,11 @@ from tensorc.codegen.context import Context, Place
 from tensorc.codegen.emit_index import index_of
 from tensorc.codegen.emit_memory import forget, written_in
 from tensorc.codegen.hook import HOOK
+from tensorc.codegen.passes.trees import find, leaves, names_in, touched
 from tensorc.codegen.values import Value
 from tensorc.dtype import DType
-from tensorc.ir.nodes import Alloc, Expr, For, Load, MaskedLoad
-from tensorc.ir.walk import leaves, nodes, variables, written
+from tensorc.ir.nodes import Alloc, Expr, For
+from tensorc.ir.walk import variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +48,14 @@ def region(c: Context, loop: For, begin: int | str, end: int | str) -> None:
 def _captures(c: Context, loop: For, begin: int | str) -> dict[str, _Capture]:
     """By a name of ours: buffers and variables of the program, and what the workspace needs."""
     found: dict[str, _Capture] = {"begin": _Capture("i64", str(begin))}
-    inner = {alloc.buffer.name: alloc.buffer for alloc in nodes(loop, Alloc)}
-    for buffer in sorted(_buffers(loop) - set(inner)):
+    inner = {alloc.buffer.name for alloc in find(loop, Alloc)}
+    used = frozenset().union(*map(touched, leaves(loop)))
+    for buffer in sorted(used - inner):
         place = c.places[buffer]
         attributes = f" noalias align {place.alignment}"
         found[f"buffer {buffer}"] = _Capture("ptr", place.pointer, attributes)
     offsets: list[Expr] = [c.slots[name].offset for name in inner]
-    for name in sorted(variables(loop).union(*map(variables, offsets))):
+    for name in sorted(variables(loop).union(*map(names_in, offsets))):
         bound = c.variables.get(name)
         if isinstance(bound, Value):
             found[f"variable {name}"] = _Capture(bound.type, bound.text)
@@ -67,12 +69,6 @@ def _first_worker(c: Context) -> str:
     """Where the workers' parts of the workspace begin."""
     shared = index_of(c, c.storage.shared)
     return c.out.pure(f"getelementptr i8, ptr {c.shared}, i64 {shared}") if shared else c.shared
-
-
-def _buffers(loop: For) -> set[str]:
-    used = {b.name for _, leaf in leaves(loop) for b in written(leaf)}
-    used |= {load.buffer.name for load in nodes(loop, Load)}
-    return used | {load.buffer.name for load in nodes(loop, MaskedLoad)}
 
 
 def _record(c: Context, captures: dict[str, _Capture]) -> str:

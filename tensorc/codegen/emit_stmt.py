@@ -7,7 +7,8 @@ from tensorc.codegen.context import Context
 from tensorc.codegen.emit_expr import evaluate
 from tensorc.codegen.emit_index import index_of
 from tensorc.codegen.emit_ops import broadcast
-from tensorc.codegen.passes.flatten import flat_index, lanes_here
+from tensorc.codegen.passes.flatten import flat_index
+from tensorc.codegen.passes.trees import lanes_here
 from tensorc.codegen.values import Value
 from tensorc.dtype import DType
 from tensorc.ir.nodes import Alloc, For, If, MaskedStore, Seq, Stmt, Store

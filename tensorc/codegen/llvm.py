@@ -15,12 +15,12 @@ from tensorc.codegen.emit_expr import evaluate
 from tensorc.codegen.emit_memory import from_memory
 from tensorc.codegen.emit_stmt import execute
 from tensorc.codegen.hook import HOOK_DECLARATION
+from tensorc.codegen.passes.trees import sizes_of
 from tensorc.codegen.pipeline import Lowered, Options
 from tensorc.codegen.symbols import entry_symbol
 from tensorc.codegen.values import Value, memory_type
 from tensorc.dtype import DType
-from tensorc.ir.nodes import Buffer, Expr, Param, Var
-from tensorc.ir.walk import nodes
+from tensorc.ir.nodes import Expr, Param, Var
 from tensorc.target import Target
 
 
@@ -58,7 +58,7 @@ def emit(lowered: Lowered) -> Kernel:
     module = Module(lowered.target, symbol, lowered.options.strict_float)
     c = Context(module, lowered.storage, evaluate, execute)
     arguments = [_parameter(c, param) for param in func.params]
-    sizes = sizes_of(func.params)
+    sizes = sizes_of(func)
     for size in sizes:
         arguments.append(f"i64 {_scalar(c, Var(size))}")
     if lowered.storage.workspace:
@@ -89,16 +89,6 @@ def emit(lowered: Lowered) -> Kernel:
         lowered.target,
         lowered.options,
     )
-
-
-def sizes_of(params: tuple[Param, ...]) -> tuple[str, ...]:
-    """The symbolic sizes, in order of first appearance."""
-    found: dict[str, None] = {}
-    for param in params:
-        if isinstance(param.value, Buffer):
-            for extent in param.value.shape:
-                found.update((variable.name, None) for variable in nodes(extent, Var))
-    return tuple(found)
 
 
 def _parameter(c: Context, param: Param) -> str:

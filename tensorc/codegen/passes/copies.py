@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tensorc.codegen.passes.trees import every
 from tensorc.ir.naming import first_free
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, Load, Node, Reduce, Stmt, Store, Var
-from tensorc.ir.walk import map_children, replace, statements
+from tensorc.ir.walk import map_children, replace
 
 
 class Names:
@@ -14,7 +15,7 @@ class Names:
 
     def __init__(self, func: Func):
         self._taken = {param.name for param in func.params}
-        for _, stmt in statements(func):
+        for stmt in every(func):
             if isinstance(stmt, For):
                 self._taken.add(stmt.var.name)
             elif isinstance(stmt, Alloc):
@@ -31,7 +32,7 @@ class Names:
         """The statement with fresh names for all that it declares."""
         variables: dict[str, Expr] = {}
         buffers: dict[str, Buffer] = {}
-        for _, inner in statements(stmt):
+        for inner in every(stmt):
             if isinstance(inner, For):
                 variables[inner.var.name] = Var(self.fresh(inner.var.name))
             elif isinstance(inner, Alloc):

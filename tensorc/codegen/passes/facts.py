@@ -21,6 +21,7 @@ Terms: TypeAlias = frozenset[tuple[Expr, int]]
 
 # How often one proof may branch or substitute, which bounds its time.
 _STEPS = 64
+_ONE = arith.index(1)
 _ORDERS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
 
@@ -40,7 +41,7 @@ class Facts:
         return self.ranging(loop.var.name, loop.begin, loop.end)
 
     def ranging(self, name: str, begin: Expr, end: Expr) -> Facts:
-        last = arith.sub(end, arith.index(1))
+        last = arith.sub(end, _ONE)
         return replace(self, bounds={**self.bounds, name: (begin, last)})
 
     def given(self, condition: Expr) -> Facts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache, reduce
 
+from tensorc.codegen.passes.trees import lanes_here
 from tensorc.ir import arith
 from tensorc.ir.linear import linear
 from tensorc.ir.nodes import (
@@ -20,10 +21,7 @@ from tensorc.ir.nodes import (
     Ramp,
     Store,
 )
-from tensorc.ir.types import lanes_of
 from tensorc.ir.walk import replace, rewrite
-
-lanes_here = lru_cache(maxsize=1 << 14)(lanes_of)
 
 
 def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
@@ -47,11 +45,15 @@ def extent_of(buffer: Buffer) -> Expr:
     return last
 
 
-@lru_cache(maxsize=1 << 14)
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     """The sum of index times stride: a `Ramp` where the vector indices are ramps."""
     if len(indices) == 1 and buffer.strides is None:
         return indices[0]
+    return _flat_index(buffer, indices)
+
+
+@lru_cache(maxsize=1 << 14)
+def _flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     scalars: Expr = arith.index(0)
     ramp: Ramp | None = None
     general: list[Expr] = []

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensorc.codegen.passes.facts import not_negative, shifted, substituted
+from tensorc.codegen.passes.trees import find, inside, names_in, with_body
 from tensorc.ir import arith
 from tensorc.ir.linear import Linear, linear
 from tensorc.ir.nodes import (
@@ -17,13 +18,12 @@ from tensorc.ir.nodes import (
     Expr,
     For,
     If,
-    Node,
     Select,
     Seq,
     Stmt,
     Var,
 )
-from tensorc.ir.walk import nodes, replace, seq, variables
+from tensorc.ir.walk import seq
 
 # Outwards -----------------------------------------------------------------------------------------
 
@@ -37,17 +37,13 @@ def hoisted(stmt: Stmt) -> Stmt:
             return guarded(arith.conjuncts(condition), hoisted(body))
         case For(var=var, body=body):
             conditions, inner = split_guard(hoisted(body))
-            outer = tuple(c for c in conditions if var.name not in variables(c))
+            outer = tuple(c for c in conditions if var.name not in names_in(c))
             own = tuple(c for c in conditions if c not in outer)
-            return guarded(outer, _same_or(stmt, guarded(own, inner)))
+            return guarded(outer, with_body(stmt, guarded(own, inner)))
         case Alloc(body=body):
             conditions, inner = split_guard(hoisted(body))
-            return guarded(conditions, _same_or(stmt, inner))
+            return guarded(conditions, with_body(stmt, inner))
     return stmt
-
-
-def _same_or(stmt: For | Alloc, body: Stmt) -> Stmt:
-    return stmt if body is stmt.body else replace(stmt, body=body)
 
 
 def _with_common(stmt: Stmt) -> Stmt:
@@ -95,7 +91,7 @@ def guards_in(loop: For) -> Iterator[Guard]:
     """The conditions in a loop's body that depend on its variable, those of `Select` included."""
     for condition, between, hot in _conditions(loop.body, (), is_innermost(loop.body)):
         for part in arith.conjuncts(condition):
-            if loop.var.name in variables(part):
+            if loop.var.name in names_in(part):
                 yield Guard(part, between, hot)
 
 
@@ -115,7 +111,7 @@ def _conditions(
             yield condition, between, hot
             yield from _conditions(body, between, hot)
         case _:
-            for select in nodes(stmt, Select):
+            for select in inside(stmt, Select):
                 yield select.condition, between, hot
 
 
@@ -127,8 +123,8 @@ def is_real(loop: For) -> bool:
     return not (loop.kind == "unroll" and number is not None)
 
 
-def is_innermost(body: Node) -> bool:
-    return not any(map(is_real, nodes(body, For)))
+def is_innermost(body: Stmt) -> bool:
+    return not any(map(is_real, find(body, For)))
 
 
 def all_true(guard: Guard, var: Var) -> tuple[Expr | None, Expr | None] | None:
@@ -179,7 +175,7 @@ def _without(form: Linear, loops: tuple[For, ...], *, worst: bool) -> Linear | N
 
 def _hides(form: Linear, var: Var) -> bool:
     """Whether a variable occurs inside an atom other than itself."""
-    return any(atom != var and var.name in variables(atom) for atom in form.terms)
+    return any(atom != var and var.name in names_in(atom) for atom in form.terms)
 
 
 def divided(form: Linear, divisor: int) -> Expr:
@@ -192,7 +188,7 @@ def divided(form: Linear, divisor: int) -> Expr:
 
 def spans(guard: Guard) -> bool:
     """Whether the guard depends on a loop in between."""
-    names = variables(guard.condition)
+    names = names_in(guard.condition)
     return any(loop.var.name in names for loop in guard.between)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from tensorc.codegen.passes.facts import Facts
+from tensorc.codegen.passes.trees import loads_of, names_in
 from tensorc.dtype import DType
 from tensorc.ir import arith
 from tensorc.ir.linear import Linear, linear
@@ -24,7 +23,7 @@ from tensorc.ir.nodes import (
     Var,
 )
 from tensorc.ir.types import dtype_of
-from tensorc.ir.walk import nodes, replace, variables
+from tensorc.ir.walk import replace
 
 
 class Lanes:
@@ -57,8 +56,8 @@ class Lanes:
         """Whether lanes can differ in the value of an expression."""
         found = self._varying.get(expr)
         if found is None:
-            found = not self._vectors.isdisjoint(variables(expr)) or any(
-                load.buffer.name in self.expanded for load in loads(expr)
+            found = not self._vectors.isdisjoint(names_in(expr)) or any(
+                load.buffer.name in self.expanded for load in loads_of(expr)
             )
             self._varying[expr] = found
         return found
@@ -102,7 +101,7 @@ class Lanes:
     def vector(self, expr: Expr, mask: Expr | None) -> Expr:
         """The vector of an expression's values, or the expression where all lanes agree on it and
         no mask guards what it loads."""
-        if not self.varies(expr) and (mask is None or not loads(expr)):
+        if not self.varies(expr) and (mask is None or not loads_of(expr)):
             return expr
         if dtype_of(expr) is DType.INDEX:
             ramp = self._ramp(expr)
@@ -141,7 +140,7 @@ class Lanes:
         form = linear(expr)
         step = form.terms.get(self.var, 0)
         rest = Linear({a: c for a, c in form.terms.items() if a != self.var}, form.constant)
-        if any(self.varies(atom) or loads(atom) for atom in rest.terms):
+        if any(self.varies(atom) or loads_of(atom) for atom in rest.terms):
             return None
         base = rest.plus(linear(self.begin), step) if step else rest
         return Ramp(base.expr(), arith.index(step), self.count)
@@ -192,14 +191,9 @@ class Lanes:
 
     def narrowed(self, mask: Expr | None, condition: Expr, guarded: Expr) -> Expr | None:
         """The mask for what is evaluated under one more condition; only loads need it."""
-        if loads(guarded) <= self._certain:
+        if loads_of(guarded) <= self._certain:
             return mask
         return condition if mask is None else Binary("and", mask, condition)
-
-
-@lru_cache(maxsize=1 << 14)
-def loads(expr: Expr) -> frozenset[Load]:
-    return frozenset(nodes(expr, Load))
 
 
 def certain_loads(expr: Expr) -> frozenset[Load]:

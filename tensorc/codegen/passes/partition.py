@@ -29,13 +29,13 @@ from tensorc.codegen.passes.guards import (
     spans,
     split_guard,
 )
+from tensorc.codegen.passes.trees import has_choices, sizes_of, with_body
 from tensorc.dtype import DType
 from tensorc.ir import arith
 from tensorc.ir.linear import linear
 from tensorc.ir.nodes import (
     Alloc,
     Binary,
-    Buffer,
     Expr,
     For,
     Func,
@@ -47,7 +47,7 @@ from tensorc.ir.nodes import (
     Var,
 )
 from tensorc.ir.types import dtype_of
-from tensorc.ir.walk import map_children, nodes, replace, rewrite, seq
+from tensorc.ir.walk import map_children, replace, rewrite, seq
 
 MAX_CUTS = 3
 """How many loops around one statement are cut."""
@@ -57,16 +57,10 @@ MAX_STATEMENTS = 2048
 
 def partition(func: Func) -> Func:
     """`func` with its guards moved outwards, decided where possible, and its loops cut."""
-    facts = Facts(sizes_in(func))
+    facts = Facts(frozenset(sizes_of(func)))
     body = _simplified(hoisted(func.body), facts)
     stage = _Stage(Names(func), weight(body))
     return replace(func, body=stage.visit(body, facts, MAX_CUTS))
-
-
-def sizes_in(func: Func) -> frozenset[str]:
-    """The symbolic sizes of a function."""
-    shapes = (p.value.shape for p in func.params if isinstance(p.value, Buffer))
-    return frozenset(v.name for shape in shapes for extent in shape for v in nodes(extent, Var))
 
 
 def weight(stmt: Stmt) -> int:
@@ -86,8 +80,10 @@ def weight(stmt: Stmt) -> int:
 
 
 def _simplified(stmt: Stmt, facts: Facts) -> Stmt:
-    """The statement without what is decided where it stands: guards, choices, loops that run once
-    or never."""
+    """The statement without what is decided where it stands: guards, choices, and loops around
+    them that run once or never."""
+    if not has_choices(stmt):
+        return stmt
     match stmt:
         case Seq(body=body):
             return seq(*(_simplified(part, facts) for part in body))
@@ -124,13 +120,20 @@ def with_value(stmt: Stmt, var: Var, value: Expr) -> Stmt:
 
 
 def _unless_empty(stmt: If | Alloc | For, body: Stmt) -> Stmt:
-    if body == Seq(()):
-        return body
-    return stmt if body is stmt.body else replace(stmt, body=body)
+    return body if body == Seq(()) else with_body(stmt, body)
+
+
+def number_between(begin: Expr, end: Expr) -> int | None:
+    """The number of iterations from begin to end, if it is known."""
+    a, b = arith.constant(begin), arith.constant(end)
+    if a is not None and b is not None:
+        return b - a
+    difference = linear(end) - linear(begin)
+    return None if difference.terms else difference.constant
 
 
 def _simplified_loop(loop: For, facts: Facts) -> Stmt:
-    extent = arith.constant(linear(arith.sub(loop.end, loop.begin)).expr())
+    extent = number_between(loop.begin, loop.end)
     if extent is not None and extent <= 0:
         return Seq(())
     if extent == 1:
@@ -140,8 +143,6 @@ def _simplified_loop(loop: For, facts: Facts) -> Stmt:
 
 def _decided(stmt: Stmt, facts: Facts) -> Stmt:
     """A leaf whose choices are decided as far as possible."""
-    if next(nodes(stmt, Select), None) is None:
-        return stmt
 
     def change(node: Node) -> Node | None:
         if not isinstance(node, Select):
@@ -166,11 +167,11 @@ class _Piece:
     interior: bool = False
 
     def is_empty(self) -> bool:
-        extent = arith.constant(linear(arith.sub(self.end, self.begin)).expr())
+        extent = number_between(self.begin, self.end)
         return extent is not None and extent <= 0
 
     def single(self) -> bool:
-        return arith.constant(linear(arith.sub(self.end, self.begin)).expr()) == 1
+        return number_between(self.begin, self.end) == 1
 
 
 @dataclass(slots=True)
@@ -180,6 +181,8 @@ class _Stage:
 
     def visit(self, stmt: Stmt, facts: Facts, cuts: int) -> Stmt:
         """A statement that is already simplified."""
+        if not has_choices(stmt):
+            return stmt
         match stmt:
             case Seq(body=body):
                 return seq(*(self.visit(part, facts, cuts) for part in body))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tensorc.codegen.passes.trees import find, leaves, rebuilt
 from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.naming import first_free
-from tensorc.ir.nodes import Alloc, Buffer, Expr, Func, Let, Load, Node, Reduce, Stmt, Store, Var
+from tensorc.ir.nodes import Alloc, Buffer, Expr, Func, Let, Load, Reduce, Stmt, Store, Var
 from tensorc.ir.types import dtype_of
-from tensorc.ir.walk import Leaf, nodes, rewrite, seq, statements
+from tensorc.ir.walk import replace, seq, variables
 
 Fresh = Callable[[str], str]
 # Their combination evaluates the new value only when the old one does not decide. Reductions
@@ -18,23 +19,22 @@ _LAZY = frozenset({"any", "all"})
 
 def reductions(func: Func) -> Func:
     """All combined values are computed before the first of them is stored."""
-    if next(nodes(func, Reduce), None) is None:
+    if next(find(func, Reduce), None) is None:
         return func
-    taken = {p.name for p in func.params} | {alloc.buffer.name for alloc in nodes(func, Alloc)}
-    taken |= {stmt.name for _, stmt in statements(func) if isinstance(stmt, Leaf)}
-    taken |= {var.name for var in nodes(func, Var)}
+    taken = {p.name for p in func.params} | {alloc.buffer.name for alloc in find(func, Alloc)}
+    taken |= {leaf.name for leaf in leaves(func)} | variables(func)
 
     def fresh(base: str) -> str:
         name = first_free(base, taken)
         taken.add(name)
         return name
 
-    def change(node: Node) -> Node | None:
-        if not isinstance(node, Reduce):
-            return None
-        return _single(node, fresh) if len(node.buffers) == 1 else _several(node, fresh)
+    def change(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, Reduce):
+            return stmt
+        return _single(stmt, fresh) if len(stmt.buffers) == 1 else _several(stmt, fresh)
 
-    return rewrite(func, change)
+    return replace(func, body=rebuilt(func.body, change))
 
 
 def _single(node: Reduce, fresh: Fresh) -> Store:

@@ -8,6 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tensorc.codegen.passes.trees import (
+    find,
+    inside,
+    lanes_here,
+    leaves,
+    names_in,
+    rebuilt,
+    touched,
+)
 from tensorc.ir import arith
 from tensorc.ir.linear import linear
 from tensorc.ir.nodes import (
@@ -18,16 +27,11 @@ from tensorc.ir.nodes import (
     If,
     Load,
     MaskedLoad,
-    MaskedStore,
-    Node,
     Ramp,
-    Reduce,
     Seq,
     Stmt,
-    Store,
 )
-from tensorc.ir.types import lanes_of
-from tensorc.ir.walk import nodes, replace, replace_buffer, rewrite, variables, walk
+from tensorc.ir.walk import replace, replace_buffer, written
 
 MAX_INSTANCES = 4096
 """The most statements that unrolling for registers may write in place of the loops of a buffer."""
@@ -35,7 +39,7 @@ MAX_INSTANCES = 4096
 
 def registers(func: Func) -> Func:
     """Loops over registers become `unroll` loops."""
-    for alloc in nodes(func, Alloc):
+    for alloc in find(func, Alloc):
         if alloc.buffer.scope != "register":
             continue
         loops = _indexing(alloc)
@@ -46,14 +50,15 @@ def registers(func: Func) -> Func:
     return func
 
 
-def accesses(body: Node, buffer: str) -> Iterator[tuple[Expr, ...]]:
+def accesses(body: Stmt, buffer: str) -> Iterator[tuple[Expr, ...]]:
     """The indices of every access to a buffer."""
-    for _, node in walk(body):
-        match node:
-            case Load() | MaskedLoad() | Store() | MaskedStore() if node.buffer.name == buffer:
-                yield node.indices
-            case Reduce() if any(b.name == buffer for b in node.buffers):
-                yield node.indices
+    for leaf in leaves(body):
+        if buffer not in touched(leaf):
+            continue
+        if any(own.name == buffer for own in written(leaf)):
+            yield leaf.indices
+        yield from (n.indices for n in inside(leaf, Load) if n.buffer.name == buffer)
+        yield from (n.indices for n in inside(leaf, MaskedLoad) if n.buffer.name == buffer)
 
 
 def _indexing(alloc: Alloc) -> Mapping[str, For]:
@@ -62,9 +67,9 @@ def _indexing(alloc: Alloc) -> Mapping[str, For]:
         name
         for indices in accesses(alloc.body, alloc.buffer.name)
         for index in indices
-        for name in variables(index)
+        for name in names_in(index)
     }
-    return {loop.var.name: loop for loop in nodes(alloc.body, For) if loop.var.name in used}
+    return {loop.var.name: loop for loop in find(alloc.body, For) if loop.var.name in used}
 
 
 def _fixed(loop: For) -> bool:
@@ -87,23 +92,23 @@ def _instances(stmt: Stmt, loops: Mapping[str, For]) -> int:
 
 
 def _unrolled(func: Func, loops: Mapping[str, For]) -> Func:
-    def change(node: Node) -> Node | None:
-        if isinstance(node, For) and node.var.name in loops and node.kind == "serial":
-            return replace(node, kind="unroll")
-        return None
+    def change(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For) and stmt.var.name in loops and stmt.kind == "serial":
+            return replace(stmt, kind="unroll")
+        return stmt
 
-    return rewrite(func, change) if loops else func
+    return replace(func, body=rebuilt(func.body, change))
 
 
 def unit_of(alloc: Alloc) -> int:
     """With how many lanes a flat register buffer is always accessed, at multiples of that number
     that are known once its loops are unrolled; 0 if there is no such number."""
     unrolled = {
-        loop.var.name for loop in nodes(alloc.body, For) if loop.kind == "unroll" and _fixed(loop)
+        loop.var.name for loop in find(alloc.body, For) if loop.kind == "unroll" and _fixed(loop)
     }
     unit = 0
     for (index,) in accesses(alloc.body, alloc.buffer.name):
-        lanes = lanes_of(index)
+        lanes = lanes_here(index)
         unit = unit or lanes
         base = index.base if isinstance(index, Ramp) else index
         if lanes != unit or (lanes > 1 and not _contiguous(index)):
@@ -111,7 +116,7 @@ def unit_of(alloc: Alloc) -> int:
         form = linear(base)
         if form.constant % unit or any(c % unit for c in form.terms.values()):
             return 0
-        if not unrolled.issuperset(name for atom in form.terms for name in variables(atom)):
+        if not unrolled.issuperset(name for atom in form.terms for name in names_in(atom)):
             return 0
     return unit
 

@@ -8,16 +8,16 @@ hold the allocation lasts as long as the loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tensorc.codegen.passes.flatten import extent_of
 from tensorc.codegen.passes.registers import unit_of
+from tensorc.codegen.passes.trees import find, touched, with_buffers
 from tensorc.errors import CompileError
 from tensorc.ir import arith
-from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, Load, MaskedLoad, Node, Seq, Stmt
-from tensorc.ir.walk import nodes, replace, replace_buffer, written
+from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, MaskedStore, Seq, Stmt, Store
+from tensorc.ir.walk import replace
 
 Home: TypeAlias = Literal["stack", "shared", "worker"]
 
@@ -132,12 +132,12 @@ class _Lifetimes:
                 self._loop(body, loops, kind == "parallel")
             case Alloc(buffer=buffer, body=body):
                 parallel = any(flag for _, flag in loops)
-                shared = any(loop.kind == "parallel" for loop in nodes(body, For))
+                shared = any(loop.kind == "parallel" for loop in find(body, For))
                 unit = 0 if buffer.scope != "register" or shared else unit_of(stmt)
                 self.found[buffer.name] = _Temporary(buffer, unit, parallel, len(loops))
                 self.visit(body, loops)
-            case _:
-                for name in _touched(stmt):
+            case Store() | MaskedStore():
+                for name in touched(stmt):
                     if name in self.found:
                         self.found[name].use(self.position, self.position)
                 self.position += 1
@@ -148,12 +148,6 @@ class _Lifetimes:
         for temporary in self.found.values():
             if temporary.loops <= len(loops) and temporary.last >= start:
                 temporary.use(start, self.position - 1)
-
-
-def _touched(stmt: Node) -> Iterator[str]:
-    yield from (buffer.name for buffer in written(stmt))  # type: ignore[arg-type]
-    yield from (load.buffer.name for load in nodes(stmt, Load))
-    yield from (load.buffer.name for load in nodes(stmt, MaskedLoad))
 
 
 # Packing ------------------------------------------------------------------------------------------
@@ -251,14 +245,11 @@ def _lowest(t: _Temporary, slots: list[Slot]) -> int:
 def place(func: Func, storage: Storage) -> Func:
     """The scope of every temporary says where it went: "register" or "local" for the stack,
     "global" for a workspace."""
-    for slot in storage.slots:
-        alloc = next(a for a in nodes(func, Alloc) if a.buffer.name == slot.buffer)
+    new: dict[str, Buffer] = {}
+    for alloc in find(func, Alloc):
         buffer = alloc.buffer
-        if slot.home != "stack":
-            new = replace(buffer, scope="global", alignment=ALIGNMENT)
-        else:
-            scope = "register" if buffer.scope == "register" else "local"
-            new = replace(buffer, scope=scope)
-        if new != buffer:
-            func = replace_buffer(func, buffer.name, new)
-    return func
+        if storage.home(buffer.name).home != "stack":
+            new[buffer.name] = replace(buffer, scope="global", alignment=ALIGNMENT)
+        elif buffer.scope not in ("register", "local"):
+            new[buffer.name] = replace(buffer, scope="local")
+    return with_buffers(func, new) if new else func

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tensorc.codegen.passes.facts import Facts, not_negative
-from tensorc.codegen.passes.lanes import Lanes, loads
+from tensorc.codegen.passes.lanes import Lanes
+from tensorc.codegen.passes.trees import find, sizes_of, with_body
 from tensorc.ir import arith
 from tensorc.ir.linear import linear
 from tensorc.ir.naming import first_free
 from tensorc.ir.nodes import (
     Alloc,
     Binary,
-    Buffer,
     Expr,
     For,
     Func,
@@ -32,22 +32,16 @@ from tensorc.ir.nodes import (
     Store,
     Var,
 )
-from tensorc.ir.walk import nodes, replace, rewrite, seq, substitute
+from tensorc.ir.walk import replace, rewrite, seq, substitute
 
 MAX_LANES = 64
 
 
 def vectors(func: Func) -> Func:
     """`func` without `vectorize` loops."""
-    taken = {loop.var.name for loop in nodes(func, For)}
+    taken = {loop.var.name for loop in find(func, For)}
     readable = frozenset(p.name for p in func.params if p.mode != "out")
-    sizes = frozenset(
-        var.name
-        for p in func.params
-        if isinstance(p.value, Buffer)
-        for extent in p.value.shape
-        for var in nodes(extent, Var)
-    )
+    sizes = frozenset(sizes_of(func))
 
     def fresh(base: str) -> str:
         name = first_free(base, taken)
@@ -69,13 +63,13 @@ class _Stage:
             case For(kind="vectorize"):
                 return self._vectorised(stmt, facts)
             case For(body=body):
-                return replace(stmt, body=self.visit(body, facts.inside(stmt)))
+                return with_body(stmt, self.visit(body, facts.inside(stmt)))
             case If(condition=condition, body=body):
-                return replace(stmt, body=self.visit(body, facts.given(condition)))
+                return with_body(stmt, self.visit(body, facts.given(condition)))
             case Seq(body=body):
                 return seq(*(self.visit(part, facts) for part in body))
             case Alloc(body=body):
-                return replace(stmt, body=self.visit(body, facts))
+                return with_body(stmt, self.visit(body, facts))
         return stmt
 
     def _vectorised(self, loop: For, facts: Facts) -> Stmt:
@@ -84,7 +78,7 @@ class _Stage:
         if not extent.terms and count <= 1:
             one = substitute(loop.body, {loop.var.name: loop.begin})
             return self.visit(one, facts) if count == 1 else Seq(())
-        nested = any(inner.kind == "vectorize" for inner in nodes(loop.body, For))
+        nested = any(inner.kind == "vectorize" for inner in find(loop.body, For))
         if extent.terms or count > MAX_LANES or nested:
             serial = replace(loop, kind="serial")
             return replace(serial, body=self.visit(loop.body, facts.inside(serial)))
@@ -210,6 +204,3 @@ def _in(guard: _Guard, facts: Facts) -> _Guard:
 
 def replace_guard(guard: _Guard, facts: Facts) -> _Guard:
     return _Guard(facts, guard.mask, guard.conditions, guard.some_lane)
-
-
-__all__ = ["MAX_LANES", "loads", "vectors"]
