@@ -249,6 +249,9 @@ def _violation(
         reason = f"{message} (as far as can be told: an access or bound is not affine)"
         return Violation("UNS001", Kind.UNSUPPORTED, reason, places, None, advice)
     witness = dependence_witness(model(func), dependence, bad, consequence)
+    carrier = _carrier(dependence, bad)
+    if advice is None and carrier is not None:
+        advice = f"the dependence is carried by `{carrier}`"
     return Violation(code, Kind.ILLEGAL, message, places, witness, advice)
 
 
@@ -262,6 +265,17 @@ def refused(
 ) -> Violation:
     """The refusal that the part `bad` of a dependence gives."""
     return _violation(func, dependence, bad, code, message, "after the step too early", marks, None)
+
+
+def _carrier(dependence: Dependence, relation: isl.Map) -> str | None:
+    """The outermost common loop in which the two ends of the dependence differ."""
+    common = zip(dependence.source.loop_names, dependence.sink.loop_names, strict=False)
+    for n, (a, b) in enumerate(common):
+        if a != b:
+            return None
+        if not relation.is_subset(relation.equate(isl.dim_type.in_, n, isl.dim_type.out, n)):
+            return a
+    return None
 
 
 def direction(dependence: Dependence, relation: isl.Map) -> str:

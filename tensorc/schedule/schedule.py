@@ -40,6 +40,7 @@ from tensorc.schedule.primitives import (
 from tensorc.schedule.report import render
 from tensorc.schedule.state import Retired, State, loops, names
 from tensorc.schedule.step import Step, explain
+from tensorc.schedule.trace import Trace, call
 from tensorc.target import Target
 
 
@@ -118,19 +119,30 @@ class Schedule:
     def _apply(self, step: Step, span: Span | None) -> tuple[str, ...]:
         violation = explain(step, self.state)
         if violation is not None:
-            report, violation = render(violation, step, self.state, self._steps, span)
+            report, violation = render(violation, step, self._states, self._steps, span)
             raise ScheduleError(violation, report)
         before = self.state
         after = step.apply(before)
         retired = dict(before.retired)
         for name in set(names(before.func)):
             if step.forward(before, name) is None:
-                retired[name] = Retired(len(self._steps) + 1, str(step))
+                retired[name] = Retired(len(self._steps) + 1, call(step))
         made = step.made(before)
         self._states.append(replace(after, retired=retired))
         self._steps.append(step)
         self._spans.append(span)
         return made
+
+    def replay(self, steps: Iterable[Step]) -> None:
+        """Apply the steps of a trace, e.g. of `tensorc.schedule.trace.from_json`."""
+        span = _caller()
+        for step in steps:
+            self._apply(step, span)
+
+    @property
+    def trace(self) -> Trace:
+        """The steps so far, for saving: `.to_json()`, `.to_python()`."""
+        return Trace(self.steps)
 
     def undo(self, count: int = 1) -> None:
         """Take the last steps back. Raises ValueError when there are not so many."""
