@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import struct
+import warnings
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
+from tensorc import config
 from tensorc.codegen.jit import compile_module
 from tensorc.codegen.llvm import Kernel, emit
 from tensorc.codegen.pipeline import Options, lower
 from tensorc.dtype import DType
-from tensorc.errors import ParseError
+from tensorc.errors import CacheWarning, ParseError
 from tensorc.ir.nodes import Buffer, Func, Param, Seq, Var
 from tensorc.ir.parse import parse
 from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
 from tensorc.runtime.abi import Signature
+from tensorc.runtime.cache import CacheKey, CompileCache
 from tensorc.target import Target
 
 
@@ -46,8 +52,8 @@ class Code:
     checks: tuple[Check, ...]
 
 
-def make(func: Func, target: Target, options: Options) -> Code:
-    """Compile a function.
+def compiled(func: Func, target: Target, options: Options) -> Code:
+    """The code of a function, from the compile cache if it was compiled before.
 
     Raises:
         VerifyError: it is not a well-formed program.
@@ -55,6 +61,26 @@ def make(func: Func, target: Target, options: Options) -> Code:
         LimitError: it would exceed a limit of the code generator.
         TargetError: the target is not one that LLVM knows.
     """
+    store = _cache_in(config.cache_dir)
+    key = CacheKey.of(print_func(func), target, **asdict(options))
+    payload = store.get(key)
+    if payload is not None:
+        found = _unpacked(func, payload)
+        if found is not None:
+            return found
+        message = f"an entry of the compile cache for {func.name} is damaged; it is compiled anew"
+        warnings.warn(message, CacheWarning, stacklevel=4)
+    code = _made(func, target, options)
+    store.put(key, _packed(code))
+    return code
+
+
+@cache
+def _cache_in(folder: Path) -> CompileCache:
+    return CompileCache(folder / "compiled")
+
+
+def _made(func: Func, target: Target, options: Options) -> Code:
     verify(func)
     kernel = emit(lower(func, target, options))
     data = compile_module(kernel.text, target).object_bytes()
@@ -65,44 +91,47 @@ def signature_of(kernel: Kernel) -> Signature:
     return Signature(kernel.name, kernel.params, kernel.shared_bytes, kernel.worker_bytes)
 
 
-# The cache holds objects and text. -----------------------------------------------------------
+# Entries of the cache: the length of a JSON text, the text, the object. ---------------------------
+
+_LENGTH = struct.Struct("<I")
 
 
-def metadata_of(code: Code) -> str:
-    """All of `code` but the object, as JSON."""
-    return json.dumps(
-        {
-            "symbol": code.symbol,
-            "workspace": _workspace_text(code.signature),
-            "parallel": code.parallel,
-            "checks": code.checks,
-        }
-    )
+def _packed(code: Code) -> bytes:
+    facts = {
+        "symbol": code.symbol,
+        "workspace": _workspace_text(code.signature),
+        "parallel": code.parallel,
+        "checks": code.checks,
+    }
+    text = json.dumps(facts).encode()
+    return _LENGTH.pack(len(text)) + text + code.object
 
 
-def code_from(func: Func, data: bytes, metadata: str) -> Code | None:
-    """What `metadata_of` described; None if the text is damaged."""
+def _unpacked(func: Func, payload: bytes) -> Code | None:
+    """What `_packed` packed; None for anything else."""
     try:
-        match json.loads(metadata):
+        (length,) = _LENGTH.unpack_from(payload)
+        text, data = payload[_LENGTH.size :][:length], payload[_LENGTH.size + length :]
+        match json.loads(text):
             case {
                 "symbol": str(symbol),
                 "workspace": str(workspace),
                 "parallel": bool(parallel),
                 "checks": list(checks),
             }:
-                # The workspace's size is an expression, written as the shape of a parameter.
                 (param,) = parse(workspace).params
+                assert isinstance(param.value, Buffer)
                 shared, worker, *_ = param.value.shape
                 signature = Signature(func.name, func.params, shared, worker)
-                return Code(
-                    data, symbol, signature, parallel, tuple(Check(*map(str, c)) for c in checks)
-                )
-    except (ParseError, ValueError, TypeError, AttributeError):
+                meanings = tuple(Check(*map(str, check)) for check in checks)
+                return Code(data, symbol, signature, parallel, meanings)
+    except (struct.error, ParseError, ValueError, TypeError, AssertionError):
         return None
     return None
 
 
 def _workspace_text(signature: Signature) -> str:
+    """The two expressions of the workspace's size, as the shape of a parameter."""
     sizes = tuple(Var(name) for name in signature.sizes)
     shape = (signature.shared_bytes, signature.worker_bytes, *sizes)
     return print_func(Func("workspace", (Param(Buffer("bytes", shape, DType.U8)),), Seq(())))

@@ -24,7 +24,7 @@ from tensorc.ir.walk import replace
 from tensorc.runtime import aot, parallel
 from tensorc.runtime.abi import Signature, alignment_of, extents
 from tensorc.runtime.array import aligned_bytes, empty, view
-from tensorc.runtime.code import Check, make
+from tensorc.runtime.code import Check, compiled
 from tensorc.runtime.entry import Call, make_entry
 from tensorc.runtime.header import Names, header
 from tensorc.target import Target
@@ -104,7 +104,7 @@ class Module:
 
     def __init__(self, func: Func, target: Target, options: Options):
         self.func, self.target, self._options = func, target, options
-        self._code = make(func, target, options)
+        self._code = compiled(func, target, options)
         self._loaded: LoadedObject | None = None
         self._entry = make_entry(self.signature, self._code.parallel)
         self._call: Call = self._first_call
@@ -213,8 +213,8 @@ class Module:
         kernel = emit(lowered)
         if stage == "llvm":
             return kernel.text
-        compiled = compile_module(kernel.text, self.target)
-        return compiled.optimised_text() if stage == "optimised" else compiled.assembly()
+        code = compile_module(kernel.text, self.target)
+        return code.optimised_text() if stage == "optimised" else code.assembly()
 
     def _lowered(self) -> Lowered:
         return lower(self.func, self.target, self._options)

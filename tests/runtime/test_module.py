@@ -355,7 +355,7 @@ def test_the_source_at_every_stage(matmul):
     assert "define i32 @matmul(" in matmul.source("optimised")
     assert "matmul" in matmul.source("asm")
     assert "def call(*arguments):" in matmul.source("entry")
-    assert "int32_t matmul(const float *A" in matmul.source("header")
+    assert "int32_t matmul(\n    const float *A,\n" in matmul.source("header")
     with pytest.raises(ArgumentError) as caught:
         matmul.source("nothing")
     assert caught.value.argument == "stage"
