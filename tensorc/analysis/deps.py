@@ -7,7 +7,7 @@ their order but never run at the same time (DESIGN 1.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -41,18 +41,21 @@ class Dependence:
         return self.source_access.buffer.name
 
 
-def dependences(func: Func, names: Iterable[str] | None = None) -> tuple[Dependence, ...]:
-    """The dependences of a function, or those among some of its statements.
+def dependences(
+    func: Func, names: Iterable[str] | None = None, *, touching: Container[str] | None = None
+) -> tuple[Dependence, ...]:
+    """The dependences of a function: all, those among `names`, or those with an end in `touching`.
 
     Raises TooComplexError past the operation limit.
     """
     program = model(func)
     wanted = None if names is None else set(names)
-    chosen = [s for s in program.statements if wanted is None or s.name in wanted]
+    chosen = [s.name for s in program.statements if wanted is None or s.name in wanted]
     found: list[Dependence] = []
     for source in chosen:
         for sink in chosen:
-            found.extend(_pair(func, source.name, sink.name))
+            if touching is None or source in touching or sink in touching:
+                found.extend(_pair(func, source, sink))
     return tuple(found)
 
 

@@ -141,9 +141,9 @@ def order_kept(
     """
     program = model(func)
     try:
-        for dependence in dependences(func):
+        for dependence in dependences(func, touching=times):
             names = dependence.source.name, dependence.sink.name
-            if (names[0] not in times and names[1] not in times) or dependence.buffer in skip:
+            if dependence.buffer in skip:
                 continue
             if dependence.reduction and not (strict and _rounds(dependence)):
                 continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import islpy as isl
 
@@ -41,7 +42,7 @@ class Motion:
 def flows(func: Func, motion: Motion) -> Iterator[Dependence]:
     """The flow dependences between the stage and the statements under the target."""
     inside = _under(func, motion)
-    for dependence in dependences(func, (*motion.stage, *inside)):
+    for dependence in dependences(func, (*motion.stage, *inside), touching=motion.stage):
         ends = dependence.source.name, dependence.sink.name
         wanted = (motion.stage, inside) if motion.producer else (inside, motion.stage)
         carries = dependence.source_access.writes and dependence.sink_access.reads
@@ -63,6 +64,7 @@ def _under(func: Func, motion: Motion) -> tuple[str, ...]:
 # iteration needs, or computes, a value of instance x. Running x in iteration pi(x), before its
 # consumers or after its producers there, keeps the flow between stage and target. No instance may
 # be without a prefix: it would be lost.
+@lru_cache(maxsize=256)
 def placements(func: Func, motion: Motion) -> Mapping[str, isl.Map]:
     """{ instance -> prefix } for each statement of the stage; instances may be missing."""
     program = model(func)

@@ -6,7 +6,7 @@ A True answer is a proof; a False answer only means that the exact tier has to b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -131,16 +131,23 @@ def _injective(kept: Sequence[tuple[Linear, int]], loop: For) -> bool:
     return bool(columns) and len(set(rows)) == len(rows)
 
 
-def only_reductions(func: Func, names: Iterable[str]) -> bool:
-    """Are all dependences among these statements certainly a reduction's own?
-
-    True when every buffer that one of them writes is touched, by all of them together, with
-    nothing but reductions with one operator.
-    """
-    wanted = set(names)
-    chosen = [s for s in statements(func) if s.name in wanted]
-    for buffer in {a.buffer.name for s in chosen for a in s.accesses if a.writes}:
-        touching = [(s, a) for s in chosen for a in s.accesses if a.buffer.name == buffer]
-        if len({(a.kind, s.reduce_op) for s, a in touching}) > 1 or touching[0][1].kind != "reduce":
+# Theorem (free band). Let every buffer that is written inside a band of loops, allocated outside
+# of it, either be touched there by nothing but reductions with one operator, or be separated by
+# every loop of the band. Then a dependence between different iterations of the band is a
+# reduction's own, and the band's loops may change places.
+@lru_cache(maxsize=1024)
+def free_band(func: Func, loops: tuple[str, ...]) -> bool:
+    """Do different iterations of a band certainly share nothing but a reduction's result?"""
+    inside = [s for s in statements(func) if loops[0] in s.loop_names]
+    for buffer in {a.buffer.name for s in inside for a in s.accesses if a.writes}:
+        shared = [
+            (s, a)
+            for s in inside
+            for a in s.accesses
+            if a.buffer.name == buffer and s.scope_depth(buffer) <= s.loop_names.index(loops[0])
+        ]
+        kinds = {(a.kind, s.reduce_op) for s, a in shared}
+        reduction = len(kinds) == 1 and next(iter(kinds))[0] == "reduce"
+        if shared and not reduction and not all(_separated(shared, x) for x in loops):
             return False
     return True

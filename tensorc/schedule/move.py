@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import islpy as isl
 
@@ -11,7 +12,7 @@ from tensorc.analysis import region
 from tensorc.analysis.affine import Model, condition, model, operation_limit, term
 from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.emit import condition_of, loop_bounds
-from tensorc.analysis.motion import Motion, flows, self_contained
+from tensorc.analysis.motion import Motion, flows, placements, self_contained
 from tensorc.ir.arith import add, both, constant, index, sub
 from tensorc.ir.nodes import Alloc, Expr, For, Func, If, Node, Reduce, Seq, Stmt, Store, Var
 from tensorc.ir.walk import (
@@ -83,9 +84,10 @@ def _text_order(path: Path) -> tuple[int, ...]:
     return tuple(step for step in path if isinstance(step, int))
 
 
-def emitted(func: Func, stage: Stage, placed: Mapping[str, isl.Map]) -> Stmt:
+@lru_cache(maxsize=256)
+def emitted(func: Func, stage: Stage) -> Stmt:
     """The stage's subtree with its loops narrowed to one iteration of the target, and guards."""
-    program = model(func)
+    program, placed = model(func), placements(func, stage.motion)
     loops = region_loops(func, stage)
     narrowed = _narrow(program, stmt_at(func, stage.path), stage, placed, loops)
     bounds = {x.var.name: x for x in nodes(narrowed, For)}

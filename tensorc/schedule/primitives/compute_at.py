@@ -91,7 +91,7 @@ class _Move(Step):
         if broken:
             return
         yield from self._order(state, stage, placed, mark)
-        emitted(state.func, stage, placed)
+        emitted(state.func, stage)
 
     def _order(
         self, state: State, stage: Stage, placed: Mapping[str, isl.Map], mark: Mark
@@ -115,8 +115,7 @@ class _Move(Step):
     def apply(self, state: State) -> State:
         stage = self._stage(state)
         assert stage is not None
-        placed = placements(state.func, stage.motion)
-        func = insert(state.func, stage, emitted(state.func, stage, placed))
+        func = insert(state.func, stage, emitted(state.func, stage))
         for buffer in self._settled(state, stage):
             func = settle(func, buffer, self._inward(state, stage, buffer))
         return state.with_func(tidied(func))

@@ -84,9 +84,8 @@ class Reorder(Step):
         band = self._band(state)
         assert band is not None
         inside = [s for s in statements(state.func) if band[0].name in s.loop_names]
-        if not state.strict_float and structure.only_reductions(
-            state.func, [s.name for s in inside]
-        ):
+        names = tuple(x.name for x in band)
+        if not state.strict_float and structure.free_band(state.func, names):
             return
         program = model(state.func)
         times = {s.name: time_map(program, s, self._time(s, band)) for s in inside}
