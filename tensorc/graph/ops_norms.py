@@ -19,7 +19,7 @@ from tensorc.graph.elements import (
     wide_dtype,
 )
 from tensorc.graph.ops import Kind, operator
-from tensorc.graph.ops_reductions import deviations, rows, shaped, without
+from tensorc.graph.ops_reductions import deviations, ranked, rows, shaped, without
 from tensorc.graph.ops_views import reshaped
 from tensorc.ir import build as tc
 from tensorc.ir.build import Handle
@@ -34,7 +34,7 @@ def _exponentials(self: Operand, dim: int) -> tuple[Operand, Operand, Operand, t
     source = reused("x", self.cast(wide_dtype(self.dtype)))
     if not source.dtype.is_float:
         raise RefusedError(f"softmax of {self.dtype}")
-    source = source if source.rank else Operand((1,), source.dtype, lambda _: self[()])
+    source = ranked(source)
     gone = (dimension(dim, source.rank),)
     greatest = rows("max", source, gone, lambda x, axes, _: tc.max(x, axis=axes))[0]
     powers = Operand(

@@ -50,7 +50,7 @@ def _log1p(x: Handle) -> Handle:
 def _expm1(x: Handle) -> Handle:
     """exp(x) - 1 without losing small x: Kahan's correction, as in the HP-15C's manual (1982)."""
     u = tc.exp(x)
-    small = (u - 1.0) * x / tc.log(u)
+    small = (u - 1.0) * (x / tc.log(u))
     regular = tc.select(tc.logical_or(u == math.inf, u - 1.0 == -1.0), u - 1.0, small)
     return tc.select(u == 1.0, x, regular)
 

@@ -54,9 +54,14 @@ def rows(name: str, source: Operand, gone: Sequence[int], combine: Combine) -> t
     return stage(name, shape, kept_axes(source.rank, gone), element)
 
 
+def ranked(source: Operand) -> Operand:
+    """The operand with at least one dimension, so that there is one to reduce."""
+    return source if source.rank else Operand((1,), source.dtype, lambda _: source[()])
+
+
 def shaped(result: Operand, shape: Shape, gone: Sequence[int], keepdim: bool) -> Operand:
     """With extents of 1 where dimensions of `shape` were reduced, if asked for."""
-    if not keepdim:
+    if not keepdim or not shape:
         return result
     kept = tuple(1 if d in gone else n for d, n in enumerate(shape))
     return Operand(kept, result.dtype, lambda *i: result[without(i, gone)])
@@ -68,10 +73,9 @@ def without(indices: Sequence[Index], gone: Sequence[int]) -> tuple[Index, ...]:
 
 def _reduced(name: str, self: Operand, dim: Dims, keepdim: bool, combine: Combine) -> Operand:
     """A reduction over dimensions; one over no dimension at all leaves every element as it is."""
-    gone = dimensions(dim, self.rank)
-    if not self.rank:
-        return rows(name, Operand((1,), self.dtype, lambda _: self[()]), (0,), combine)[0]
-    return shaped(rows(name, self, gone, combine)[0], self.shape, gone, keepdim)
+    source = ranked(self)
+    gone = dimensions(dim if self.rank else None, source.rank)
+    return shaped(rows(name, source, gone, combine)[0], self.shape, gone, keepdim)
 
 
 def _summed(self: Operand, dtype: DType | None) -> Operand:
@@ -155,9 +159,9 @@ def var(
         raise RefusedError(f"the variance of {self.dtype}")
     less = (1 if unbiased else 0) if correction is None else correction
     wide = wide_dtype(self.dtype)
-    source = reused("x", self.cast(wide))
-    gone = dimensions(dim, self.rank)
-    count = math.prod(self.shape[d] for d in gone)
+    source = ranked(reused("x", self.cast(wide)))
+    gone = dimensions(dim if self.rank else None, source.rank)
+    count = math.prod(source.shape[d] for d in gone)
     squares = deviations(source, gone, count)[1]
     share = number(max(count - less, 0), wide)
     result = elementwise(lambda x: x / share, squares, compute=wide, result=self.dtype)
@@ -183,7 +187,7 @@ def _picked(
     """The extreme values and their first indices along one dimension, or in the whole tensor."""
     if self.dtype is DType.BOOL:
         raise RefusedError("of bool")
-    source = self if self.rank else Operand((1,), self.dtype, lambda _: self[()])
+    source = ranked(self)
     gone = tuple(range(source.rank)) if dim is None else (dimension(dim, source.rank),)
     inner = tuple(source.shape[d] for d in gone)
 
@@ -192,8 +196,6 @@ def _picked(
         return op(x, axis=axes, index=as_data(position, DType.I64))
 
     values, indices = rows(op.__name__, source, gone, combine)
-    if not self.rank:
-        return values, indices
     return tuple(shaped(one, self.shape, gone, keepdim) for one in (values, indices))  # type: ignore[return-value]
 
 

@@ -224,7 +224,7 @@ def repeat(self: Operand, repeats: tuple[int, ...]) -> Operand:
 
     def indices(i: tuple[Index, ...]) -> tuple[Index, ...]:
         pairs = zip(self.shape, repeats[added:], i[added:], strict=True)
-        return tuple(j if times == 1 else remainder(j, n) if n > 1 else 0 for n, times, j in pairs)
+        return tuple(0 if n == 1 else j if times == 1 else remainder(j, n) for n, times, j in pairs)
 
     return _mapped(self, shape, indices)
 
