@@ -8,9 +8,10 @@ Kernels arrive vectorised and unrolled by their schedule, so LLVM's own vectoris
 stay off at every level of `opt`:
 
 * "short": inline what is marked so, promote stack slots, rotate loops, tidy the control flow. On a
-  register-tiled matmul this runs as fast as "full" at about half its compile time.
+  register-tiled matmul this runs as fast as "full" at about half its compile time
+  (`bench/levels.py`).
 * "full": LLVM's O3. It also keeps in a register what an unscheduled nest accumulates in memory,
-  which a schedule says with cache_write; there it runs up to three times faster than "short".
+  which a schedule says with cache_write; such a nest runs several times faster than with "short".
 * "none": the text as it is and the fastest instruction selection, for tests and for debugging.
 """
 
