@@ -1,7 +1,8 @@
 """How far apart two legal evaluations can be: arithmetic on (value, error) pairs.
 
 The value of a pair is what the interpreter computes. Its error bounds |value' - value| for the
-value' of exact arithmetic, and of every evaluation that differs from the interpreter's only by
+value' of exact arithmetic (until it would overflow), and of every evaluation that differs from the
+interpreter's only by
 
 * the order in which reductions combine, with or without partial results,
 * fused multiply-adds, so that any product may stay unrounded,

@@ -1,7 +1,8 @@
 """From an expression to Python source that computes it.
 
 A vector expression is computed lane by lane: the source refers to the variable `lane`, which a loop
-around it runs through the lanes. Expressions are pure, so this is their meaning, and it leaves out
+around it runs through the lanes. A vector of one lane is a scalar, which goes with any number of
+lanes. Expressions are pure, so this is their meaning, and it leaves out
 the loads of lanes that a `Select` does not choose.
 
 The source keeps laziness: "and", "or" and `Select` become the lazy forms of Python. Checks stand
@@ -139,8 +140,9 @@ class Expressions:
                 return self._binary(expr, a, b)
             case Cast():
                 return self._cast(expr, a)
-            case Ramp():
-                return self._wrapped(f"({a} + lane * {b})", expr)
+            case Ramp(lanes=lanes):
+                lane = "lane" if self.scope.in_lanes and lanes > 1 else "0"
+                return self._wrapped(f"({a} + {lane} * {b})", expr)
         raise TypeError(f"not an expression: {expr!r}")
 
     def _wrapped(self, text: str, expr: Expr) -> str:

@@ -58,7 +58,7 @@ def compiled(func: Func, options: Options) -> Callable[..., Main]:
     namespace: dict[str, Any] = {**NAMES, **constants}
     if options.bounds:
         namespace |= BOUNDS_NAMES
-    exec(compile(text, f"<interpreter of {func.name}>", "exec"), namespace)
+    exec(compile(text, "<interpreted>", "exec"), namespace)
     made: Callable[..., Main] = namespace["make"]
     return made
 
@@ -114,9 +114,11 @@ class _Statements:
         for param in self.func.params:
             if isinstance(param.value, Var):
                 self.scope.variables[param.name] = names[param.name]
+        arguments = [*names.values()]
         for size in sizes_of(self.func):
-            names[size] = self.scope.variables[size] = self.source.fresh(size)
+            self.scope.variables[size] = self.source.fresh(size)
             self.scope.ranges[size] = (0, LARGEST_SIZE)
+            arguments.append(self.scope.variables[size])
         for param in self.func.params:
             if isinstance(param.value, Buffer):
                 extents = self._extents(param.value)
@@ -125,7 +127,7 @@ class _Statements:
                     param.value, names[param.name], extents, "0", param.mode == "out", writable
                 )
         self._stmt(self.func.body)
-        main = [f"def main({', '.join(names.values())}):", *(f" {line}" for line in self.lines)]
+        main = [f"def main({', '.join(arguments)}):", *(f" {line}" for line in self.lines)]
         lines = [*_flattened(self.source.functions), *main, "return main"]
         if self.options.bounds:
             lines = [f"errors_{name} = errors[{name!r}]" for name in FLOATS] + lines
