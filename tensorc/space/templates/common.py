@@ -54,7 +54,7 @@ def lanes(target: Target, stage: StageFacts) -> int:
     return target.lanes(32)
 
 
-def parallel_choice(facts: Facts, counts: Sequence[int], work: int) -> Choice:
+def parallel_choice(facts: Facts, subject: str, counts: Sequence[int], work: int) -> Choice:
     """How many of the outer loops to fuse into the parallel one; 0 for none."""
     options = tuple(range(len(counts) + 1))
     default = 0
@@ -67,7 +67,7 @@ def parallel_choice(facts: Facts, counts: Sequence[int], work: int) -> Choice:
                 break
         if total == 1:
             default = 0
-    return Choice("parallel", facts.name, options, default, ("parallel", tuple(counts)))
+    return Choice("parallel", subject, options, default, ("parallel", tuple(counts)))
 
 
 def make_parallel(plan: Plan, loops: Sequence[str], depth: int) -> None:

@@ -61,7 +61,9 @@ def _parallel(
         block = max(counts[0] // (8 * facts.target.cores), 1)
         first, second = plan.split(outer[0], block)
         outer, counts = [first, second], [-(-counts[0] // block), block]
-    depth = yield parallel_choice(facts, counts[: max(len(counts) - 1, 1)], work_of([stage]))
+    depth = yield parallel_choice(
+        facts, stage.name, counts[: max(len(counts) - 1, 1)], work_of([stage])
+    )
     assert isinstance(depth, int)
     make_parallel(plan, outer, depth)
 

@@ -47,7 +47,7 @@ def rowwise(facts: Facts) -> Template:
         yield from _lanes(facts, plan, stage, rows, moved)
     if rows:
         counts = [a.extent for a in last.axes[:rows]]
-        depth = yield parallel_choice(facts, counts, work_of(stages))
+        depth = yield parallel_choice(facts, last.name, counts, work_of(stages))
         assert isinstance(depth, int)
         make_parallel(plan, loops, depth)
     return plan.done()

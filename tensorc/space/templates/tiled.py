@@ -27,6 +27,9 @@ from tensorc.space.templates.common import (
 )
 from tensorc.space.templates.pointwise import vector_nest
 
+SHORT_RUN = 16
+"""A contiguous run shorter than this is not worth lanes of its own."""
+
 MOST_UNROLLED = 320
 """Multiply-adds written out in the innermost body."""
 
@@ -41,25 +44,35 @@ class Task:
 
 
 def task(facts: Facts) -> Task | None:
-    """The shape of task that this template takes: one reduction whose operands are reused."""
+    """The shape of task that this template takes, None when it is another.
+
+    One reduction with a fill, over operands that are reused, or that do not run along the
+    reduction in memory, so that lanes belong on a spatial axis.
+    """
     reductions = [s for s in facts.stages if s.reduces]
-    if len(reductions) != 1 or facts.symbolic or not facts.stages:
+    if len(reductions) != 1 or facts.symbolic:
         return None
     anchor = reductions[0]
     place = facts.stages.index(anchor)
-    reused = any(
-        any(s == 0 for s, a in zip(o.strides, anchor.axes, strict=True) if not a.reduces)
-        for o in anchor.operands
-    )
-    axes = [a for a in anchor.spatial if a.extent > 1]
-    if not reused or not axes or not anchor.reduction or anchor.fill is None:
-        return None
-    if any(a.extent == 0 for a in anchor.axes) or len(anchor.operands) < 2:
-        return None
     after = facts.stages[place + 1 :]
-    if any(not s.inlinable for s in after[:-1]):
+    axes = [a for a in anchor.spatial if a.extent > 1]
+    if not axes or not anchor.reduction or anchor.fill is None:
         return None
-    return Task(facts.stages[:place], anchor, after)
+    if any(a.extent == 0 for a in anchor.axes) or any(not s.inlinable for s in after[:-1]):
+        return None
+    return Task(facts.stages[:place], anchor, after) if _suits(anchor) else None
+
+
+def _suits(anchor: StageFacts) -> bool:
+    """Whether an operand is used again along a spatial axis, or no long run is reduced."""
+    longest = 0
+    for operand in anchor.operands:
+        for axis, stride in zip(anchor.axes, operand.strides, strict=True):
+            if stride == 0 and not axis.reduces and axis.extent > 1:
+                return True
+            if stride == 1 and axis.reduces:
+                longest = max(longest, axis.extent)
+    return longest < SHORT_RUN
 
 
 def tiled(facts: Facts) -> Template:
@@ -83,7 +96,7 @@ def tiled(facts: Facts) -> Template:
     )
     loops = _tile_anchor(plan, anchor, vector, tiles, outer_names)
     depth = yield parallel_choice(
-        facts, [tiles[n].outer for n in outer_names], work_of(facts.stages)
+        facts, anchor.name, [tiles[n].outer for n in outer_names], work_of(facts.stages)
     )
     assert isinstance(depth, int)
     _finish(plan, found, vector, loops, fills)

@@ -1,0 +1,143 @@
+"""Small tasks of every shape that the CPU templates take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorc as tc
+from tensorc.ir.build import Tensor
+from tensorc.ir.nodes import Func
+
+
+def convolution(
+    channels: int, filters: int, size: int, window: int, stride: int, pad: int, *, ending: str
+) -> Func:
+    """A convolution of NCHW data; `ending` is "", "relu" or "residual"."""
+    data = tc.placeholder((1, channels, size, size), "f32", name="I")
+    weight = tc.placeholder((filters, channels, window, window), "f32", name="W", mode="const")
+    bias = tc.placeholder((filters,), "f32", name="b", mode="const")
+    out = (size + 2 * pad - window) // stride + 1
+    source = _padded(data, channels, size, pad) if pad else data
+    c, r, s = (
+        tc.reduce_axis(n, name=m) for n, m in ((channels, "c"), (window, "r"), (window, "s"))
+    )
+    sums = tc.compute(
+        (1, filters, out, out),
+        lambda n, k, y, x: tc.sum(
+            source[n, c, y * stride + r, x * stride + s] * weight[k, c, r, s], axis=[c, r, s]
+        ),
+        name="C",
+    )
+    if not ending:
+        return tc.func_of([data, weight], [sums], name="conv")
+    inputs = [data, weight, bias]
+    if ending == "residual":
+        other = tc.placeholder((1, filters, out, out), "f32", name="R")
+        inputs.append(other)
+        value = lambda n, k, y, x: sums[n, k, y, x] + b(k) + other[n, k, y, x]  # noqa: E731
+    else:
+        value = lambda n, k, y, x: sums[n, k, y, x] + b(k)  # noqa: E731
+
+    def b(k: object) -> object:
+        return bias[k]
+
+    shape = (1, filters, out, out)
+    last = tc.compute(shape, lambda n, k, y, x: tc.maximum(value(n, k, y, x), 0.0), name="E")
+    return tc.func_of(inputs, [last], name=f"conv_{ending}")
+
+
+def _padded(data: Tensor, channels: int, size: int, pad: int) -> Tensor:
+    def inside(n: object, c: object, h: object, w: object) -> object:
+        rows = tc.logical_and(h >= pad, h < size + pad)
+        columns = tc.logical_and(w >= pad, w < size + pad)
+        return tc.select(tc.logical_and(rows, columns), data[n, c, h - pad, w - pad], 0.0)
+
+    return tc.compute((1, channels, size + 2 * pad, size + 2 * pad), inside, name="P")
+
+
+def matmul(rows: int, columns: int, depth: int) -> Func:
+    a = tc.placeholder((rows, depth), "f32", name="A")
+    b = tc.placeholder((depth, columns), "f32", name="B")
+    k = tc.reduce_axis(depth, name="k")
+    c = tc.compute((rows, columns), lambda i, j: tc.sum(a[i, k] * b[k, j], axis=k), name="C")
+    return tc.func_of([a, b], [c], name="matmul")
+
+
+def pointwise(rows: int, columns: int) -> Func:
+    a, b = (tc.placeholder((rows, columns), "f32", name=n) for n in "AB")
+    t = tc.compute((rows, columns), lambda i, j: tc.tanh(a[i, j]), name="T")
+    out = tc.compute((rows, columns), lambda i, j: t[i, j] * b[i, j] + 1.0, name="O")
+    return tc.func_of([a, b], [out], name="pointwise")
+
+
+def softmax(rows: int, columns: int) -> Func:
+    x = tc.placeholder((rows, columns), "f32", name="X")
+    k, m = tc.reduce_axis(columns, name="k"), tc.reduce_axis(columns, name="m")
+    top = tc.compute((rows,), lambda i: tc.max(x[i, k], axis=k), name="M")
+    grown = tc.compute((rows, columns), lambda i, j: tc.exp(x[i, j] - top[i]), name="G")
+    total = tc.compute((rows,), lambda i: tc.sum(grown[i, m], axis=m), name="S")
+    out = tc.compute((rows, columns), lambda i, j: grown[i, j] / total[i], name="O")
+    return tc.func_of([x], [out], name="softmax")
+
+
+def row_sum(rows: int, columns: int) -> Func:
+    x = tc.placeholder((rows, columns), "f32", name="X")
+    k = tc.reduce_axis(columns, name="k")
+    total = tc.compute((rows,), lambda i: tc.sum(x[i, k], axis=k), name="S")
+    return tc.func_of([x], [total], name="row_sum")
+
+
+def column_sum(rows: int, columns: int) -> Func:
+    x = tc.placeholder((rows, columns), "f32", name="X")
+    k = tc.reduce_axis(rows, name="k")
+    total = tc.compute((columns,), lambda j: tc.sum(x[k, j], axis=k), name="S")
+    return tc.func_of([x], [total], name="column_sum")
+
+
+def whole_sum(size: int) -> Func:
+    x = tc.placeholder((size,), "f32", name="X")
+    k = tc.reduce_axis(size, name="k")
+    return tc.func_of([x], [tc.compute((), lambda: tc.sum(x[k], axis=k), name="S")], name="sum")
+
+
+def max_pool(channels: int, size: int) -> Func:
+    x = tc.placeholder((1, channels, size, size), "f32", name="X")
+    r, s = tc.reduce_axis(3, name="r"), tc.reduce_axis(3, name="s")
+    out = (size - 3) // 2 + 1
+    top = tc.compute(
+        (1, channels, out, out),
+        lambda n, c, h, w: tc.max(x[n, c, h * 2 + r, w * 2 + s], axis=[r, s]),
+        name="M",
+    )
+    return tc.func_of([x], [top], name="max_pool")
+
+
+def depthwise(channels: int, size: int) -> Func:
+    x = tc.placeholder((1, channels, size, size), "f32", name="X")
+    weight = tc.placeholder((channels, 3, 3), "f32", name="W", mode="const")
+    r, s = tc.reduce_axis(3, name="r"), tc.reduce_axis(3, name="s")
+    sums = tc.compute(
+        (1, channels, size - 2, size - 2),
+        lambda n, c, h, w: tc.sum(x[n, c, h + r, w + s] * weight[c, r, s], axis=[r, s]),
+        name="C",
+    )
+    return tc.func_of([x, weight], [sums], name="depthwise")
+
+
+TASKS: dict[str, Callable[[], Func]] = {
+    "conv3x3": lambda: convolution(4, 20, 7, 3, 1, 1, ending="relu"),
+    "conv3x3_stride": lambda: convolution(3, 20, 9, 3, 2, 1, ending=""),
+    "conv1x1_residual": lambda: convolution(5, 17, 5, 1, 1, 0, ending="residual"),
+    "conv_one_channel": lambda: convolution(1, 1, 5, 3, 1, 1, ending="relu"),
+    "matmul": lambda: matmul(13, 19, 11),
+    "matmul_one_row": lambda: matmul(1, 33, 8),
+    "matmul_one_column": lambda: matmul(9, 1, 8),
+    "pointwise": lambda: pointwise(8, 33),
+    "softmax": lambda: softmax(6, 37),
+    "softmax_short": lambda: softmax(3, 5),
+    "row_sum": lambda: row_sum(6, 50),
+    "column_sum": lambda: column_sum(50, 7),
+    "whole_sum": lambda: whole_sum(1000),
+    "max_pool": lambda: max_pool(3, 9),
+    "depthwise": lambda: depthwise(6, 9),
+}

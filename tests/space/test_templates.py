@@ -1,0 +1,115 @@
+"""Templates: every sentence is legal, right and complete, whoever decides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tensorc.ir.interp import run
+from tensorc.ir.nodes import Buffer, Func
+from tensorc.schedule.facts import facts
+from tensorc.schedule.schedule import Schedule
+from tensorc.schedule.trace import Trace
+from tensorc.space.choice import Choice, Sentence, Value
+from tensorc.space.default import default_schedule, default_sentence
+from tensorc.space.drive import defaults, drive, replayed
+from tensorc.space.templates.cpu import cpu
+from tensorc.target import Target
+from tests.space.tasks import TASKS
+
+TARGETS = ("cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4")
+
+
+def arguments(func: Func) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {
+        p.name: rng.standard_normal([int(e.value) for e in p.value.shape]).astype(np.float32)
+        for p in func.params
+    }
+
+
+def scheduled(func: Func, sentence: Sentence, target: Target) -> Schedule:
+    schedule = Schedule(func, target)
+    schedule.replay(sentence.steps)
+    return schedule
+
+
+def check_same(schedule: Schedule) -> None:
+    """The scheduled program computes what the plain one does, its weights packed."""
+    given_arrays = arguments(schedule.source)
+    packed = dict(given_arrays)
+    for name, pack in schedule.state.packs:
+        target = pack.params[1].value
+        assert isinstance(target, Buffer)
+        empty = np.zeros([int(e.value) for e in target.shape], np.float32)
+        packed[name] = run(pack, {"source": packed[name], "packed": empty}).outputs["packed"]
+    plain = run(schedule.source, given_arrays).outputs
+    fast = run(schedule.func, packed).outputs
+    for name, value in plain.items():
+        np.testing.assert_allclose(fast[name], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_default_is_legal_and_right(name: str, target: str) -> None:
+    schedule = default_schedule(TASKS[name](), target)
+    assert schedule.steps
+    check_same(schedule)
+    trace = schedule.trace
+    assert Trace.from_json(trace.to_json()) == trace
+    assert Trace.from_python(trace.to_python()) == trace
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_any_decisions_are_legal_and_right(data: st.DataObject) -> None:
+    func = TASKS[data.draw(st.sampled_from(sorted(TASKS)))]()
+    target = Target.parse(data.draw(st.sampled_from(TARGETS)))
+
+    def decide(choice: Choice) -> Value:
+        return data.draw(st.sampled_from(choice.options))
+
+    sentence = drive(cpu(facts(func, target)), decide)
+    check_same(scheduled(func, sentence, target))
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_a_sentence_is_a_function_of_its_decisions(data: st.DataObject) -> None:
+    func = TASKS[data.draw(st.sampled_from(sorted(TASKS)))]()
+    target = Target.parse(data.draw(st.sampled_from(TARGETS)))
+
+    def decide(choice: Choice) -> Value:
+        return data.draw(st.sampled_from(choice.options))
+
+    sentence = drive(cpu(facts(func, target)), decide)
+    chosen = {(c.kind, c.subject): v for c, v in sentence.decisions}
+    assert len(chosen) == len(sentence.decisions)
+    assert drive(cpu(facts(func, target)), replayed(chosen)) == sentence
+
+
+def test_replay_takes_the_nearest_value_and_the_default() -> None:
+    func, target = TASKS["matmul"](), Target.parse("cpu:x86-64-v3")
+    plain = default_sentence(func, target)
+    assert drive(cpu(facts(func, target)), replayed({})) == plain
+    odd = {(c.kind, c.subject): 10_000 for c, v in plain.decisions if isinstance(v, int)}
+    sentence = drive(cpu(facts(func, target)), replayed(odd))
+    taken = {(c.kind, c.subject): (c.options, v) for c, v in sentence.decisions}
+    for key in odd:
+        options, value = taken.get(key, ((1,), 1))
+        assert value == max(o for o in options if isinstance(o, int))
+
+
+def test_an_answer_that_is_no_option_is_refused() -> None:
+    func, target = TASKS["matmul"](), Target.parse("cpu:x86-64-v3")
+    with pytest.raises(ValueError, match="legal here"):
+        drive(cpu(facts(func, target)), lambda choice: "nonsense")
+
+
+def test_the_default_is_deterministic() -> None:
+    for name, make in TASKS.items():
+        found = [default_sentence(make(), Target.parse("cpu:x86-64-v3")) for _ in range(2)]
+        assert found[0] == found[1], name
+        assert drive(cpu(facts(make(), Target.parse("cpu:x86-64-v3"))), defaults) == found[0]
