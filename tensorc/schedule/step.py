@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from tensorc.analysis import deps
 from tensorc.analysis.effects import statements
 from tensorc.analysis.violation import Violation, malformed
 from tensorc.schedule.state import State, buffers, loops
@@ -79,6 +80,11 @@ def legal(step: Step, state: State) -> bool:
 def explain(step: Step, state: State) -> Violation | None:
     """The first reason to refuse the step, None when it is legal."""
     return next(step.check(state), None)
+
+
+def questions() -> int:
+    """How many pairs of statements have been asked for their exact dependences so far."""
+    return deps.questions()
 
 
 # Checks of references, shared by all primitives ------------------------------------------

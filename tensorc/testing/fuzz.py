@@ -1,0 +1,307 @@
+"""Random schedules of random programs, each accepted step checked: `python -m tensorc.testing.fuzz`.
+
+Every accepted step must leave a well-formed program with the old meaning; every promise of a
+parallel or vectorized loop must hold in the access log; the steps, replayed, must give the same
+program; refused steps of kind illegal are forced, to see the damage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tensorc.errors import InterpreterError, Kind, VerifyError
+from tensorc.ir.interp import Result
+from tensorc.ir.nodes import Func
+from tensorc.ir.verify import verify
+from tensorc.schedule.state import State
+from tensorc.schedule.step import REGISTRY, Step, explain, questions
+from tensorc.testing import oracle
+from tensorc.testing.arrays import make_inputs, make_sizes
+from tensorc.testing.confirm import INTERNAL, confirmed, order_names
+from tensorc.testing.differential import difference, reference
+from tensorc.testing.draw import Seeded, Source
+from tensorc.testing.programs import ProgramOptions, make_program
+from tensorc.testing.schedules import draw_step, start, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class FuzzOptions:
+    """How much of each pair is checked.
+
+    Attributes:
+        draws: how many steps are drawn for a program.
+        gathers: percentage of programs that index through a buffer.
+        confirm: percentage of illegal refusals that are forced.
+        order: percentage of accepted order steps that brute force also looks at.
+        compiled: percentage of schedules that are also run as machine code.
+        every: whether each step is compared, or only the last one of a schedule.
+    """
+
+    draws: int = 8
+    gathers: int = 10
+    confirm: int = 100
+    order: int = 15
+    compiled: int = 0
+    every: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that must not happen: where it was drawn, and what happened."""
+
+    name: str
+    kind: str
+    message: str
+    text: str
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts over a run."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    accepted: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    unconfirmed: Counter[str] = field(default_factory=Counter)
+    faults: list[Fault] = field(default_factory=list)
+
+    def summary(self) -> dict[str, Any]:
+        """The shares that the specification asks for."""
+        c = self.counts
+        illegal = c["forced"]
+        return {
+            "pairs": c["pairs"],
+            "drawn": c["drawn"],
+            "accepted share": _share(c["accepted"], c["drawn"]),
+            "without a candidate": c["empty"],
+            "accepted steps a schedule": round(c["accepted"] / max(c["pairs"], 1), 2),
+            "verdicts at the dependence tier": _share(c["deep"], c["drawn"]),
+            "programs with a conflict": _share(c["conflicting"], c["pairs"]),
+            "illegal refusals confirmed": _share(c["confirmed"], illegal),
+            "illegal refusals": illegal,
+            "unsupported share of refusals, affine": _share(
+                c["affine unsupported"], c["affine refused"]
+            ),
+            "malformed": c["malformed"],
+            "compiled": c["compiled"],
+            "accepted by primitive": dict(sorted(self.accepted.items())),
+            "refused by code": dict(sorted(self.refused.items())),
+            "unconfirmed by code": dict(sorted(self.unconfirmed.items())),
+            "faults": len(self.faults),
+        }
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 4) if whole else 0.0
+
+
+class Failure(Exception):
+    """A check of a pair that failed, with its kind."""
+
+    def __init__(self, kind: str, message: str):
+        self.kind, self.message = kind, message
+        super().__init__(message)
+
+
+@dataclass(slots=True)
+class Pair:
+    """A program with its reference results, and the schedule so far."""
+
+    func: Func
+    references: list[tuple[dict[str, Any], Result]]
+    steps: list[Step] = field(default_factory=list)
+
+
+def run_pair(name: str, options: FuzzOptions, totals: Totals) -> None:
+    """One program and one schedule, all checks; faults and counts go into `totals`."""
+    source = Seeded(name)
+    gathers = source.chance(options.gathers)
+    func = make_program(source, ProgramOptions(gathers=gathers))
+    pair = Pair(func, [])
+    totals.counts["pairs"] += 1
+    try:
+        _start(source, pair, totals)
+        _schedule(source, pair, options, totals, affine=not gathers)
+    except Failure as failure:
+        totals.faults.append(
+            Fault(name, failure.kind, failure.message, text_of(func, pair.steps))
+        )
+    except INTERNAL as error:
+        where = traceback.format_exc(limit=-4)
+        totals.faults.append(
+            Fault(name, "internal error", f"{type(error).__name__}: {error}\n{where}",
+                  text_of(func, pair.steps))
+        )  # fmt: skip
+
+
+def _start(source: Source, pair: Pair, totals: Totals) -> None:
+    verify(pair.func)
+    for number in range(2):
+        arguments = make_inputs(source, pair.func, make_sizes(source, pair.func))
+        pair.references.append((arguments, reference(pair.func, arguments)))
+        if number == 0:
+            log = oracle.log_of(pair.func, arguments)
+            totals.counts["conflicting"] += oracle.has_conflict(pair.func, log)
+
+
+def _schedule(
+    source: Source, pair: Pair, options: FuzzOptions, totals: Totals, *, affine: bool
+) -> None:
+    state = start(pair.func)
+    for _ in range(options.draws):
+        step = draw_step(source, state)
+        if step is None:
+            totals.counts["empty"] += 1
+            continue
+        totals.counts["drawn"] += 1
+        pair.steps.append(step)
+        asked = questions()
+        violation = explain(step, state)
+        totals.counts["deep"] += questions() > asked
+        if violation is None:
+            state = _accepted(source, pair, step, state, options, totals)
+            continue
+        _refused(source, step, state, violation, options, totals, affine=affine)
+        pair.steps.pop()
+    if not options.every:
+        _compare(source, pair, state)
+    _promises(pair, state)
+    _replay(pair, state)
+
+
+def _accepted(
+    source: Source, pair: Pair, step: Step, state: State, options: FuzzOptions, totals: Totals
+) -> State:
+    after = step.apply(state)
+    totals.counts["accepted"] += 1
+    totals.accepted[step.primitive] += 1
+    try:
+        verify(after.func)
+    except VerifyError as error:
+        raise Failure("ill-formed program", str(error)) from error
+    if options.every:
+        _compare(source, pair, after)
+    if source.chance(options.order):
+        _brute_force(pair, step, state, after)
+    return after
+
+
+def _compare(source: Source, pair: Pair, after: State) -> None:
+    for arguments, expected in pair.references:
+        if after.packs:
+            arguments = packed(arguments, after)
+        order = source.integer(0, 99)
+        found = difference(expected, after.func, arguments, order=order)
+        if found is not None:
+            kind = "bad access" if isinstance(found, InterpreterError) else "wrong result"
+            raise Failure(kind, str(found))
+
+
+def packed(arguments: Mapping[str, Any], state: State) -> dict[str, Any]:
+    """The arguments with constant parameters in the layout that the state wants."""
+    from tensorc.ir.interp import run
+
+    changed = dict(arguments)
+    for name, func in state.packs:
+        changed[name] = run(func, {"source": changed[name]}).outputs["packed"]
+    return changed
+
+
+def _brute_force(pair: Pair, step: Step, state: State, after: State) -> None:
+    names = order_names(step, state)
+    if names is None or state.packs:
+        return
+    bad = oracle.reordered(state.func, after.func, pair.references[0][0], names)
+    if isinstance(bad, oracle.Conflict):
+        raise Failure("reversed pair", f"{oracle.shown(bad.first)}, {oracle.shown(bad.second)}")
+
+
+def _promises(pair: Pair, state: State) -> None:
+    arguments = pair.references[0][0]
+    if state.packs:
+        arguments = packed(arguments, state)
+    if oracle.has_promises(state.func):
+        bad = oracle.races(state.func, oracle.log_of(state.func, arguments))
+        if bad is not None:
+            raise Failure("broken promise", bad)
+
+
+def _replay(pair: Pair, state: State) -> None:
+    again = start(pair.func)
+    for step in pair.steps:
+        again = step.apply(again)
+    if again.func != state.func:
+        raise Failure("replay differs", "the same steps gave another program")
+
+
+def _refused(
+    source: Source,
+    step: Step,
+    state: State,
+    violation: Any,
+    options: FuzzOptions,
+    totals: Totals,
+    *,
+    affine: bool,
+) -> None:
+    kind: Kind = violation.kind
+    totals.refused[violation.code] += 1
+    totals.counts[kind.value] += 1
+    if affine and kind is not Kind.MALFORMED:
+        totals.counts["affine refused"] += 1
+        totals.counts["affine unsupported"] += kind is Kind.UNSUPPORTED
+    if kind is Kind.ILLEGAL and source.chance(options.confirm):
+        totals.counts["forced"] += 1
+        if confirmed(step, state) is not None:
+            totals.counts["confirmed"] += 1
+        else:
+            totals.unconfirmed[f"{step.primitive} {violation.code}"] += 1
+
+
+def fuzz(
+    count: int, seed: int, options: FuzzOptions | None = None, *, first: int = 0
+) -> Iterator[Totals]:
+    """Run `count` pairs from number `first` on; gives the totals so far after each."""
+    totals = Totals()
+    for number in range(first, first + count):
+        run_pair(f"{seed}/{number}", options or FuzzOptions(), totals)
+        yield totals
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns 1 when there is a fault."""
+    parser = argparse.ArgumentParser(prog="python -m tensorc.testing.fuzz", description=__doc__)
+    parser.add_argument("--count", type=int, default=1000, help="number of pairs")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the run")
+    parser.add_argument("--first", type=int, default=0, help="number of the first pair")
+    parser.add_argument("--draws", type=int, default=8, help="steps drawn for a program")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON only")
+    parser.add_argument("--compiled", type=int, default=0, help="percentage run as machine code")
+    parser.add_argument("--stop", action="store_true", help="stop at the first fault")
+    given = parser.parse_args(arguments)
+    options = FuzzOptions(draws=given.draws, compiled=given.compiled)
+    began, totals, shown = time.monotonic(), Totals(), 0
+    for totals in fuzz(given.count, given.seed, options, first=given.first):
+        for fault in totals.faults[shown:]:
+            sys.stderr.write(f"\n--- {fault.name}: {fault.kind}: {fault.message}\n{fault.text}\n")
+        shown = len(totals.faults)
+        if given.stop and shown:
+            break
+        if not given.json and totals.counts["pairs"] % 20 == 0:
+            rate = totals.counts["pairs"] / (time.monotonic() - began)
+            sys.stderr.write(f"\r{totals.counts['pairs']} pairs, {rate:.1f}/s, {shown} faults ")
+    print(json.dumps(totals.summary(), indent=None if given.json else 2))
+    return 1 if shown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,423 @@
+"""The stages of random programs: one method for each form of loop nest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tensorc.dtype import DType
+from tensorc.ir.arith import TRUE, add, all_of, constant, index, sub
+from tensorc.ir.combiner import COMBINERS
+from tensorc.ir.naming import named
+from tensorc.ir.nodes import (
+    Alloc,
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    For,
+    Func,
+    If,
+    Load,
+    Param,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+from tensorc.ir.operands import REDUCTIONS
+from tensorc.ir.places import sizes_of
+from tensorc.ir.walk import nodes, seq, substitute, variables
+from tensorc.testing.draw import Source
+from tensorc.testing.values import Readable, Values, limits, whole
+
+if TYPE_CHECKING:
+    from tensorc.testing.programs import ProgramOptions
+
+LOOP_NAMES = "ijklmnpqrstuvwxyz"
+BUFFER_NAMES = "CDEFGHJKLMPQRSTUVWXYZ"
+LARGEST_SIZE = 6
+"""About how large symbolic sizes are at run time, for the budget of iterations."""
+STAGES = (
+    "pointwise", "reduce", "update", "pair", "accumulate", "local", "partial", "several", "again",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Maker:
+    """Makes one program. Every draw lists the simplest option first."""
+
+    source: Source
+    options: ProgramOptions
+    params: list[Param] = field(default_factory=list)
+    temporaries: list[Buffer] = field(default_factory=list)
+    readable: list[Readable] = field(default_factory=list)
+    writable: list[Readable] = field(default_factory=list)
+    scalars: list[Var] = field(default_factory=list)
+    outer: tuple[For, ...] = ()
+    pool: tuple[Expr, ...] = ()
+    loop_count: int = 0
+    buffer_count: int = 0
+
+    def func(self) -> Func:
+        """The program."""
+        self._signature()
+        parts = []
+        count = self.source.integer(1, self.options.stages)
+        for number in range(count):
+            parts.append(self._stage(last=number == count - 1))
+        body: Stmt = seq(*parts)
+        for buffer in reversed(self.temporaries):
+            body = Alloc(buffer, body)
+        used = self._used(body)
+        return Func("f", tuple(p for p in self.params if p.name in used), named(body))
+
+    def _signature(self) -> None:
+        """The pool of extents, the inputs and the parameters that are updated."""
+        symbolic = self.source.chance(self.options.symbolic)
+        size = self.source.integer(1, 3)
+        pool: list[Expr] = [index(self.source.pick(self.options.extents)) for _ in range(size)]
+        if symbolic:
+            pool[0] = Var("N")
+        if symbolic and size > 2 and self.source.chance(40):
+            pool[1] = Var("M")
+        self.pool = tuple(pool)
+        for name in "AB"[: self.source.integer(1, 2)]:
+            buffer = Buffer(name, self._dims(1, 2), self._dtype())
+            self.readable.append(whole(buffer))
+            self.params.append(Param(buffer, "const" if self.source.chance(20) else "in"))
+        if self.source.chance(45):
+            buffer = Buffer("X", self._dims(1, 2), self._dtype())
+            self._open(buffer)
+            self.params.append(Param(buffer, "inout"))
+        if self.source.chance(10):
+            scalar = Var("alpha", self._dtype())
+            self.scalars.append(scalar)
+            self.params.append(Param(scalar))
+
+    def _open(self, buffer: Buffer) -> None:
+        self.readable.append(whole(buffer))
+        self.writable.append(whole(buffer))
+
+    def _used(self, body: Stmt) -> set[str]:
+        """The parameters that occur, and the first that has a size for its dimension."""
+        found = set(variables(body))
+        for leaf in nodes(body, Store):
+            found.add(leaf.buffer.name)
+        for reduce in nodes(body, Reduce):
+            found |= {b.name for b in reduce.buffers}
+        found |= {load.buffer.name for load in nodes(body, Load)}
+        every = Func("f", tuple(p for p in self.params if p.name in found), body)
+        wanted = {v for p in (*self.pool, *(x for b in self.temporaries for x in b.shape))
+                  for v in variables(p)}  # fmt: skip
+        for param in self.params:
+            missing = wanted - set(sizes_of(every))
+            if isinstance(param.value, Buffer) and missing & _alone(param.value):
+                found.add(param.name)
+                every = Func("f", tuple(p for p in self.params if p.name in found), body)
+        for name in sorted(wanted - set(sizes_of(every))):
+            self.params.append(Param(Buffer(f"{name}.of", (Var(name),), DType.I8)))
+            found.add(f"{name}.of")
+        return found
+
+    # What stages are made of
+
+    def _dtype(self) -> DType:
+        return self.source.pick(self.options.dtypes)
+
+    def _dims(self, low: int, high: int) -> tuple[Expr, ...]:
+        """Extents from the pool, with at most so many elements together."""
+        dims: list[Expr] = []
+        budget = self.options.iterations
+        for outer in self.outer:
+            budget //= max(_size(sub(outer.end, outer.begin)), 1)
+        for _ in range(self.source.integer(low, high)):
+            extent = self.source.pick(self.pool)
+            if _size(extent) <= max(budget, 1):
+                budget //= max(_size(extent), 1)
+                dims.append(extent)
+        return tuple(dims)
+
+    def _loop(self, begin: Expr, end: Expr) -> For:
+        name = LOOP_NAMES[self.loop_count % len(LOOP_NAMES)]
+        turn = self.loop_count // len(LOOP_NAMES)
+        self.loop_count += 1
+        return For(Var(name if not turn else f"{name}_{turn + 1}"), begin, end, Seq(()))
+
+    def _loops(self, region: Sequence[tuple[Expr, Expr]], plain: int = 60) -> list[For]:
+        """A loop for each range; some are narrower, some depend on a loop around them."""
+        made: list[For] = []
+        for low, high in region:
+            begin, end = low, high
+            if not self.source.chance(plain):
+                around = [x for x in (*self.outer, *made) if _covers(x, low, high)]
+                form = self.source.pick(("first", "last", "both", "upper", "lower"))
+                if form in ("first", "both"):
+                    begin = add(low, index(1))
+                if form in ("last", "both"):
+                    end = sub(high, index(1))
+                if form == "upper" and around:
+                    begin = add(self.source.pick(around).var, index(self.source.integer(0, 1)))
+                if form == "lower" and around:
+                    end = add(self.source.pick(around).var, index(self.source.integer(0, 1)))
+            made.append(self._loop(begin, end))
+        return made
+
+    def _values(self, loops: Sequence[For], *, extra: Sequence[Readable] = ()) -> Values:
+        return Values(
+            self.source,
+            (*self.outer, *loops),
+            (*extra, *self.readable),
+            tuple(self.scalars),
+            self.options.gathers,
+        )
+
+    def _new(self, shape: tuple[Expr, ...], dtype: DType, *, last: bool) -> Buffer:
+        """A buffer of this program's own: a result, or a temporary."""
+        letter = BUFFER_NAMES[self.buffer_count % len(BUFFER_NAMES)]
+        turn = self.buffer_count // len(BUFFER_NAMES)
+        self.buffer_count += 1
+        buffer = Buffer(letter if not turn else f"{letter}_{turn + 1}", shape, dtype)
+        if last or (not self.outer and self.source.chance(15)):
+            self.params.append(Param(buffer, "out"))
+        else:
+            self.temporaries.append(buffer)
+        return buffer
+
+    def _guarded(self, stmt: Stmt, values: Values) -> Stmt:
+        return If(values.guard(), stmt) if values.loops else stmt
+
+    # Forms of stages
+
+    def _stage(self, *, last: bool) -> Stmt:
+        form = self.source.pick(STAGES)
+        if form == "again" and self.outer:
+            form = "pointwise"
+        if form in ("update", "accumulate", "partial") and not self.writable:
+            form = "reduce"
+        if last and not any(p.mode in ("out", "inout") for p in self.params):
+            form = form if form in ("pointwise", "reduce", "pair", "local", "several") else "reduce"
+        match form:
+            case "reduce":
+                return self._reduce(last=last)
+            case "update" | "partial":
+                return self._update(partial=form == "partial")
+            case "pair":
+                return self._pair(last=last)
+            case "accumulate":
+                return self._accumulate()
+            case "local":
+                return self._local(last=last)
+            case "several":
+                return self._several(last=last)
+            case "again":
+                return self._again(last=last)
+        return self._pointwise(last=last)
+
+    def _pointwise(self, *, last: bool) -> Stmt:
+        """A whole new buffer, or a part of one, each element from earlier ones."""
+        shape, dtype = self._dims(1, 2), self._dtype()
+        region = whole(Buffer("", shape, dtype)).region
+        loops = self._loops(region, plain=85)
+        value = self._values(loops).value(dtype)
+        buffer = self._new(shape, dtype, last=last)
+        store = Store("", buffer, tuple(x.var for x in loops), value)
+        self._filled(buffer, loops)
+        return nested(self._shuffled(loops), store)
+
+    def _filled(self, buffer: Buffer, loops: Sequence[For]) -> None:
+        """Note which part of a new buffer holds values after these loops have stored them."""
+        own = {x.var.name for x in (*self.outer, *loops)}
+        region = tuple((x.begin, x.end) for x in loops)
+        if any(variables(e) & own for pair in region for e in pair):
+            return
+        self.readable.append(Readable(buffer, region))
+        self.writable.append(Readable(buffer, region))
+
+    def _shuffled(self, loops: Sequence[For]) -> list[For]:
+        """The loops in another order, where none reads another."""
+        names = {x.var.name for x in loops}
+        free = all(not names & (variables(x.begin) | variables(x.end)) for x in loops)
+        return list(reversed(loops)) if free and self.source.chance(25) else list(loops)
+
+    def _reduce(self, *, last: bool) -> Stmt:
+        """A reduction with its fill: beside the loop, or in a nest of its own."""
+        loops = self._loops(whole(Buffer("", self._dims(0, 2), DType.I8)).region, plain=100)
+        inner = self._loops([(index(0), e) for e in self._dims(1, 1)], plain=75)
+        group, fills, partial = self._combination(loops, inner, last=last)
+        for buffer in group:
+            self._open(buffer)
+        if not self.source.chance(40):
+            return nested(loops, seq(*fills, nested(inner, self._maybe(partial, loops, inner))))
+        own = [self._loop(x.begin, x.end) for x in loops]
+        names = {a.var.name: b.var for a, b in zip(loops, own, strict=True)}
+        first = substitute(seq(*fills), names)
+        every = self._shuffled([*loops, *inner])
+        return seq(nested(own, first), nested(every, partial))
+
+    def _maybe(self, stmt: Stmt, loops: Sequence[For], inner: Sequence[For]) -> Stmt:
+        if self.source.chance(12):
+            return self._guarded(stmt, self._values([*loops, *inner]))
+        return stmt
+
+    def _combination(
+        self, loops: Sequence[For], inner: Sequence[For], *, last: bool
+    ) -> tuple[tuple[Buffer, ...], list[Stmt], Reduce]:
+        """The buffers of a reduction over `inner`, their fills, and the reduction."""
+        op = self.source.pick(
+            ("sum", "max", "min", "prod", "argmax", "argmin", "bitxor", "any", "welford",
+             "logsumexp", "all", "bitand", "bitor")
+        )  # fmt: skip
+        dtypes = self._dtypes_of(op)
+        values = self._values([*loops, *inner])
+        parts: list[Expr] = [values.value(dtypes[0], depth=1)]
+        if op in ("argmax", "argmin"):
+            parts.append(Cast(dtypes[1], inner[-1].var if inner else index(0)))
+        else:
+            parts += [Const(n, t) for n, t in zip((0, 1), dtypes[1:], strict=False)]
+        if op == "logsumexp":
+            parts[1] = Const(1, dtypes[1])
+        shape = tuple(x.end for x in loops)
+        group = tuple(self._new(shape, t, last=last) for t in dtypes)
+        where = tuple(x.var for x in loops)
+        start = COMBINERS[op].identity(dtypes)
+        if op == "sum" and self.source.chance(15):
+            start = tuple(Const(3, t) for t in dtypes)
+        fills: list[Stmt] = [Store("", b, where, v) for b, v in zip(group, start, strict=True)]
+        return group, fills, Reduce("", op, group, where, tuple(parts))
+
+    def _dtypes_of(self, op: str) -> tuple[DType, ...]:
+        first = REDUCTIONS[op][0]
+        fitting = [t for t in self.options.dtypes if t in first]
+        main = self.source.pick(fitting) if fitting else sorted(first, key=str)[0]
+        if op in ("argmax", "argmin"):
+            return main, DType.I32
+        return (main,) * len(REDUCTIONS[op])
+
+    def _accumulate(self) -> Stmt:
+        """A reduction into a buffer that holds values already."""
+        found = self.source.pick(self.writable)
+        dtype = found.buffer.dtype
+        op = self.source.pick(("sum", "max", "prod") if dtype is not DType.BOOL else ("any", "all"))
+        loops = self._loops([(index(0), e) for e in self._dims(1, 2)], plain=70)
+        values = self._values(loops)
+        place, condition = self._place(found, values)
+        reduce = Reduce("", op, (found.buffer,), place, (values.value(dtype, depth=1),))
+        return nested(loops, reduce if condition == TRUE else If(condition, reduce))
+
+    def _place(self, found: Readable, values: Values) -> tuple[tuple[Expr, ...], Expr]:
+        indices, conditions = [], []
+        for low, high in found.region:
+            fitting = [x for x in values.loops if limits(x.var, low, high, values.loops) == TRUE]
+            plain = fitting and self.source.chance(70)
+            value = self.source.pick(fitting[::-1]).var if plain else values.position()
+            indices.append(value)
+            conditions.append(limits(value, low, high, values.loops))
+        return tuple(indices), all_of(*conditions)
+
+    def _update(self, *, partial: bool) -> Stmt:
+        """An in-place update: a recurrence when it reads elements beside the one it writes."""
+        found = self.source.pick(self.writable)
+        loops = self._loops(found.region, plain=45)
+        values = self._values(loops, extra=(found, found, found))
+        dtype = found.buffer.dtype
+        if partial:
+            place, condition = self._place(found, values)
+        else:
+            place = tuple(x.var for x in loops)
+            bounds = (limits(v, *r, values.loops) for v, r in zip(place, found.region, strict=True))
+            condition = all_of(*bounds)
+        store: Stmt = Store("", found.buffer, place, values.value(dtype))
+        if condition != TRUE:
+            store = If(condition, store)
+        elif self.source.chance(20):
+            store = self._guarded(store, values)
+        return nested(self._shuffled(loops), store)
+
+    def _pair(self, *, last: bool) -> Stmt:
+        """Two statements in one nest, the second with the first one's results so far."""
+        shape = self._dims(1, 2)
+        loops = self._loops(whole(Buffer("", shape, DType.I8)).region, plain=90)
+        where = tuple(x.var for x in loops)
+        first_type, second_type = self._dtype(), self._dtype()
+        first_value = self._values(loops).value(first_type)
+        first = self._new(shape, first_type, last=False)
+        # The second statement may read what earlier iterations of the outermost loop stored.
+        before = [Readable(first, tuple((v, add(v, index(1))) for v in where))]
+        second_value = self._values(loops, extra=before * 2).value(second_type)
+        second = self._new(shape, second_type, last=last)
+        self._filled(first, loops)
+        self._filled(second, loops)
+        return nested(
+            loops,
+            seq(Store("", first, where, first_value), Store("", second, where, second_value)),
+        )
+
+    def _local(self, *, last: bool) -> Stmt:
+        """A temporary inside of a loop: filled, reduced into, and used there."""
+        shape = self._dims(1, 1)
+        loops = self._loops(whole(Buffer("", shape, DType.I8)).region, plain=90)
+        inner = self._loops([(index(0), e) for e in self._dims(0, 1)], plain=85)
+        dtype = self._dtype()
+        op = "any" if dtype is DType.BOOL else self.source.pick(("sum", "max"))
+        letter = f"t{self.buffer_count}"
+        own = tuple(x.var for x in inner) if self.source.chance(30) else ()
+        extents = tuple(x.end for x in inner) if own else ()
+        if any(variables(e) & {x.var.name for x in (*loops, *inner)} for e in extents):
+            own, extents = (), ()
+        local = Buffer(letter, extents, dtype)
+        value = self._values([*loops, *inner]).value(dtype, depth=1)
+        fill = self._loops([(index(0), e) for e in extents], plain=100)
+        start = Store("", local, tuple(x.var for x in fill), Const(0, dtype))
+        reduce = Reduce("", op, (local,), own, (value,))
+        result = self._values(loops, extra=[whole(local)] * 3).value(dtype, depth=1)
+        buffer = self._new(shape, dtype, last=last)
+        where = tuple(x.var for x in loops)
+        self._filled(buffer, loops)
+        body = seq(nested(fill, start), nested(inner, reduce), Store("", buffer, where, result))
+        return nested(loops, Alloc(local, body))
+
+    def _several(self, *, last: bool) -> Stmt:
+        """A producer and consumers of it side by side, each in loops of its own."""
+        first = self._pointwise(last=False)
+        made = self.readable[-1]
+        loops = self._loops(made.region, plain=70)
+        dtype = self._dtype()
+        value = self._values(loops, extra=[made] * 3).value(dtype)
+        buffer = self._new(made.buffer.shape, dtype, last=last)
+        self._filled(buffer, loops)
+        store = Store("", buffer, tuple(x.var for x in loops), value)
+        return seq(first, nested(loops, store))
+
+    def _again(self, *, last: bool) -> Stmt:
+        """A loop around one or two stages: they overwrite what they made before."""
+        around = self._loop(index(0), index(self.source.integer(2, 3)))
+        self.outer = (around,)
+        parts = [self._stage(last=False)]
+        if self.source.chance(70):
+            parts.append(self._stage(last=last))
+        self.outer = ()
+        return nested([around], seq(*parts))
+
+
+def nested(loops: Sequence[For], body: Stmt) -> Stmt:
+    """The loops, outermost first, around a body."""
+    for loop in reversed(loops):
+        body = For(loop.var, loop.begin, loop.end, body)
+    return body
+
+
+def _size(extent: Expr) -> int:
+    known = constant(extent)
+    return LARGEST_SIZE if known is None else known
+
+
+def _covers(loop: For, low: Expr, high: Expr) -> bool:
+    """Do all values of a loop lie in low..high?"""
+    return limits(loop.var, low, high, [loop]) == TRUE
+
+
+def _alone(buffer: Buffer) -> set[str]:
+    return {e.name for e in buffer.shape if isinstance(e, Var)}
