@@ -8,9 +8,11 @@ and never enters the interpreter. They spin for `SPIN_MICROSECONDS` after work a
   what threads are missing, and fixes how many workers this thread's loops may use until its next
   call: the number for which it allocates scratch memory. A thread that never called it runs loops
   alone.
-* A loop within a parallel loop runs on its worker's thread, with that worker's index.
+* A loop within a parallel loop runs on its worker's thread, with that worker's index. A loop of one
+  index is no parallel loop: what is within it may be one.
 * The pool runs one loop at a time. A second thread whose loop finds it busy runs its own alone, as
-  worker 0: it never waits for another's loop, so it can neither deadlock nor be delayed by one.
+  worker 0, nested loops included: it never waits for another's loop, so it can neither deadlock nor
+  be delayed by one.
 * A forked child starts with no threads and makes its own when it first needs them.
 * At exit the threads are stopped; loops that run later still, run alone.
 """

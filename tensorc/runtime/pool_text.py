@@ -335,11 +335,17 @@ size:
 take:
   %taken = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
   %mine = extractvalue { i32, i1 } %taken, 1
-  br i1 %mine, label %open, label %alone
+  %inside.word = or i64 %limit, 4294967296
+  br i1 %mine, label %open, label %crowded
 alone:
-  %index = phi i32 [%worker, %who], [0, %size], [0, %take]
+  %index = phi i32 [%worker, %who], [0, %size]
   %alone.code = call i32 @serial(ptr %fn, ptr %ctx, i64 %n, i32 %index)
   ret i32 %alone.code
+crowded:
+  call void @thread_set(i64 %inside.word)
+  %crowded.code = call i32 @serial(ptr %fn, ptr %ctx, i64 %n, i32 0)
+  call void @thread_set(i64 %limit)
+  ret i32 %crowded.code
 open:
   store ptr %fn, ptr @fn
   store ptr %ctx, ptr @ctx
@@ -348,7 +354,6 @@ open:
   store atomic i64 0, ptr @next monotonic, align 8
   store i64 9223372036854775807, ptr @failed_index
   store i32 0, ptr @failed_code
-  %inside.word = or i64 %limit, 4294967296
   call void @thread_set(i64 %inside.word)
   %before = atomicrmw add ptr @state, i32 65537 seq_cst
   %sleepers = load atomic i32, ptr @sleeping seq_cst, align 4

@@ -90,6 +90,10 @@ look:
 exit:
   ret i32 0
 }}
+define i32 @nest.meet(ptr %ctx, i64 %i, i32 %worker) nounwind {{
+  %code = call i32 @{HOOK}(ptr @meet, ptr %ctx, i64 2)
+  ret i32 %code
+}}
 define i32 @forever(ptr %ctx, i64 %i, i32 %worker) nounwind {{
 entry:
   br label %loop

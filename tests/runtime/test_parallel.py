@@ -105,6 +105,13 @@ def test_a_nested_loop_stays_on_its_worker(loops: Loops) -> None:
                 assert len(set(visits.workers[16 * outer : 16 * outer + 16])) == 1
 
 
+def test_a_loop_within_a_loop_of_one_index_is_parallel(loops: Loops) -> None:
+    with config.scope(num_threads=2):
+        visits = loops.visits()
+        assert parallel.parallel_for(loops.body("nest.meet"), visits.address, 1) == 0
+    assert sorted(visits.workers[:2]) == [0, 1]
+
+
 def test_workers_take_part(loops: Loops) -> None:
     """Indices that each wait for the other to start can only be run by two threads."""
     with config.scope(num_threads=2):
@@ -141,11 +148,11 @@ def test_many_python_threads_at_once(loops: Loops) -> None:
     def caller(seed: int) -> None:
         draw = random.Random(seed)
         for _ in range(200):
-            count = draw.randint(1, 50)
             visits = loops.visits()
+            name, count, ran = draw.choice((("count", 40, 40), ("nest", 16, 256), ("fail", 1, 1)))
             with config.scope(num_threads=draw.choice(THREADS)):
-                code = parallel.parallel_for(loops.body("count"), visits.address, count)
-            if code or list(visits.counts[: count + 1]) != [1] * count + [0]:
+                code = parallel.parallel_for(loops.body(name), visits.address, count)
+            if code or list(visits.counts[: ran + 1]) != [1] * ran + [0]:
                 wrong.append(seed)
 
     threads = [threading.Thread(target=caller, args=(seed,)) for seed in range(4)]
