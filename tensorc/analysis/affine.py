@@ -232,3 +232,9 @@ class Model:
 def model(func: Func) -> Model:
     """The integer sets of a function, memoised."""
     return Model(func)
+
+
+def questions() -> int:
+    """How often the exact sets of a function have been asked for so far."""
+    seen = model.cache_info()
+    return seen.hits + seen.misses

@@ -67,12 +67,6 @@ def _pair(func: Func, source: str, sink: str) -> tuple[Dependence, ...]:
         return tuple(_between(program, by_name[source], by_name[sink]))
 
 
-def questions() -> int:
-    """How often `dependences` has looked at a pair of statements, remembered or not."""
-    seen = _pair.cache_info()
-    return seen.hits + seen.misses
-
-
 def _between(program: Model, source: Statement, sink: Statement) -> Iterator[Dependence]:
     before: isl.Map | None = None
     for m, first in enumerate(source.accesses):

@@ -23,12 +23,24 @@ def loop_context(program: Model, loops: Sequence[For]) -> isl.Set:
     return isl.Set(f"{program.prefix}{{ [{dims}] : {' and '.join(parts)} }}")
 
 
-def projected(program: Model, stmt: Statement, loops: Sequence[For]) -> isl.Set:
-    """{ [loops] : some instance of the statement has these values }, in the order given."""
+def projected(
+    program: Model, stmt: Statement, loops: Sequence[For], within: isl.Set
+) -> isl.Set:
+    """{ [loops] : some instance of the statement, of those in a set, has these values }."""
     dims = [stmt.loop_names.index(loop.var.name) for loop in loops]
     inside = ", ".join(f"x{n}" for n in dims)
     pick = isl.Map(f"{program.prefix}{{ {program.tuple_of(stmt)} -> [{inside}] }}")
-    return program.domain(stmt).set.apply(pick)
+    return within.apply(pick)
+
+
+def _reading(program: Model, stmt: Statement, buffer: str) -> isl.Set:
+    """The instances that perform some read of a buffer."""
+    domain = program.domain(stmt).set
+    total = domain.subtract(domain)
+    for number, access in enumerate(stmt.accesses):
+        if access.buffer.name == buffer and access.reads:
+            total = total.union(program.access(stmt, number)[0].domain())
+    return total
 
 
 def instance_guard(
@@ -37,15 +49,19 @@ def instance_guard(
     around: Sequence[For],
     chosen: Sequence[For],
     values: Mapping[str, Expr],
+    reads: str | None = None,
 ) -> Expr:
     """The condition that some instance of `stmt` has these values of the `chosen` loops.
 
-    It may read the loops `around`; `values` gives the expressions that stand for the chosen loops.
+    With `reads`, an instance that reads this buffer. The condition may read the loops `around`; `values` gives the expressions that stand for the chosen loops.
     """
     program = model(func)
     loops = (*around, *chosen)
     with operation_limit():
-        wanted = projected(program, stmt, loops)
+        within = program.domain(stmt).set
+        if reads is not None:
+            within = _reading(program, stmt, reads)
+        wanted = projected(program, stmt, loops, within)
         context = loop_context(program, loops)
         meaning: list[Expr] = [Var(loop.var.name) for loop in around]
         meaning += [values[loop.var.name] for loop in chosen]

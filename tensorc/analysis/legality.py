@@ -110,8 +110,9 @@ def lockstep(func: Func, loop: str, mark: Mark) -> Iterator[Violation]:
 
 def _lockstep_violation(program: Model, dependence: Dependence, loop: str) -> isl.Map:
     source, sink = dependence.source, dependence.sink
-    first = time_map(program, source, tuple(t for t in source.time if t != loop))
-    second = time_map(program, sink, tuple(t for t in sink.time if t != loop))
+    one = time_map(program, source, tuple(t for t in source.time if t != loop))
+    other = time_map(program, sink, tuple(t for t in sink.time if t != loop))
+    first, second = _pad(one, other), _pad(other, one)
     together = first.apply_range(second.reverse())
     if dependence.reduction:
         return dependence.relation.intersect(together)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorc.analysis.effects import Statement, statements
+from tensorc.analysis.violation import Violation, malformed
 from tensorc.ir.nodes import Alloc, For, Func, Seq, Stmt
 from tensorc.ir.walk import Path, replace
 from tensorc.schedule.rewrite import stmt_at
-from tensorc.schedule.state import State
+from tensorc.schedule.state import State, allocations
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,15 @@ def find_place(
         path = (*path, *step)
         node = stmt_at(state.func, path)
     return Place(path, stmt.loops[:depth])
+
+
+def check_scope(state: State, place: Place, names: Collection[str]) -> Iterator[Violation]:
+    """STR002: each buffer exists around the whole part."""
+    for name in names:
+        found = allocations(state.func).get(name)
+        if found is not None and place.path[: len(found[0]) + 1] != (*found[0], "body"):
+            reason = f"`{name}` is allocated inside the part that would use a copy"
+            yield malformed("STR002", reason, found[0], advice="name a loop around its uses")
 
 
 def _users(func: Func, path: Path, names: Collection[str]) -> int:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from tensorc.analysis import deps
+from tensorc.analysis import affine
 from tensorc.analysis.effects import statements
 from tensorc.analysis.violation import Violation, malformed
 from tensorc.schedule.state import State, buffers, loops
@@ -83,8 +83,8 @@ def explain(step: Step, state: State) -> Violation | None:
 
 
 def questions() -> int:
-    """How many pairs of statements have been asked for their exact dependences so far."""
-    return deps.questions()
+    """How often a check has gone past the structural tier, to the exact sets, so far."""
+    return affine.questions()
 
 
 # Checks of references, shared by all primitives ------------------------------------------

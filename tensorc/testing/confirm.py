@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import islpy as isl
+
 from tensorc.errors import InterpreterError, TensorcError, VerifyError
 from tensorc.ir.arith import constant, sub
 from tensorc.ir.interp import Result
@@ -24,6 +26,7 @@ TRIED_SIZES = 24
 FILLINGS = 3
 
 INTERNAL = (
+    isl.Error,
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -112,10 +115,8 @@ def order_names(step: Step, state: State) -> Mapping[str, tuple[str, int]] | Non
     None for other steps, and where the loops are not simply related.
     """
     match step.primitive:
-        case "reorder" | "reverse_compute_at":
+        case "reorder":
             return {}
-        case "compute_at":
-            return None if getattr(step, "recompute") else {}  # noqa: B009
         case "fission":
             return {step.made(state)[0]: (getattr(step, "loop"), 0)}  # noqa: B009
         case "decompose_reduction":

@@ -11,12 +11,13 @@ import islpy as isl
 from tensorc.analysis import region
 from tensorc.analysis.affine import NotAffineError, TooComplexError
 from tensorc.analysis.effects import Statement, statements
+from tensorc.analysis.instances import instance_guard
 from tensorc.analysis.legality import overwritten_inside, too_complex
 from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
 from tensorc.ir.arith import add, index, sub
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, Load, Node, Stmt, Store, Var
 from tensorc.ir.walk import rewrite, seq, substitute, variables
-from tensorc.schedule.place import Place, copy_nest, find_place, place_stmt
+from tensorc.schedule.place import Place, check_scope, copy_nest, find_place, place_stmt
 from tensorc.schedule.rewrite import put, wrap_if
 from tensorc.schedule.state import State, buffers
 from tensorc.schedule.step import Step, check_buffers, check_loops, check_statements
@@ -48,10 +49,12 @@ class CacheRead(Step):
 
     legal when:
         the statement, the buffer and the loops exist (REF001 to REF004)
-        the statement reads the buffer and does not write it (STR007); `at` encloses it (STR002)
+        the statement reads the buffer and does not write it (STR007); `at` encloses it, and
+        the buffer is allocated around the part (STR002)
         `layout` names loops between `at` and the statement whose bounds read nothing inside `at`
         (STR002, STR006); the reads agree and depend on no other loop inside `at` (STR007)
         nothing between the copy and a read overwrites the element (RGN002)
+        where elements may be undefined, the reads can be told exactly (UNS001, UNS003)
     """
 
     primitive: ClassVar[str] = "cache_read"
@@ -90,6 +93,7 @@ class CacheRead(Step):
             path = state.loop(self.at).path
             yield malformed("STR002", f"`{self.at}` does not enclose `{stmt.name}`", path)
             return
+        yield from check_scope(state, self._place(state), [self.buffer])
         own = [a for a in stmt.accesses if a.buffer.name == self.buffer]
         if not any(a.kind == "read" for a in own):
             yield malformed("STR007", f"`{stmt.name}` does not read `{self.buffer}`", stmt.path)
@@ -126,6 +130,11 @@ class CacheRead(Step):
         mark = Mark(stmt.path)
         yield from overwritten_inside(state.func, stmt, self.buffer, place.path, place.depth, mark)
         try:
+            chosen = region.touches([stmt], self.buffer)
+            exact = region.touched(state.func, chosen, place.depth)[1]
+            if not exact and _may_be_undefined(state.func, self.buffer):
+                reason = f"what `{stmt.name}` reads of `{self.buffer}` is not affine"
+                yield unsupported("UNS001", f"undecided: {reason}", stmt.path)
             self._copy(state)
         except NotAffineError:
             reason = f"what `{stmt.name}` reads of `{self.buffer}` has no guard that can be written"
@@ -171,10 +180,8 @@ class CacheRead(Step):
     def _exact_layout(
         self, state: State, stmt: Statement, place: Place, chosen: list[For], values: dict[str, Var]
     ) -> Expr:
-        """The condition that some instance reads this combination of the layout's loops."""
-        from tensorc.analysis.instances import instance_guard
-
-        return instance_guard(state.func, stmt, place.around, chosen, values)
+        """The condition that some instance reads at this combination of the layout's loops."""
+        return instance_guard(state.func, stmt, place.around, chosen, values, self.buffer)
 
     def _box_copy(
         self, state: State, stmt: Statement, place: Place, buffer: Buffer

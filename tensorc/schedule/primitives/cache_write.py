@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ from tensorc.ir.arith import add, constant, index
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Load, Stmt, Store, Var
 from tensorc.ir.walk import nodes, seq, written
 from tensorc.schedule.cached import redirect
-from tensorc.schedule.place import Place, copy_nest, find_place, place_stmt
+from tensorc.schedule.place import Place, check_scope, copy_nest, find_place, place_stmt
 from tensorc.schedule.primitives.cache_read import SCOPES
 from tensorc.schedule.rewrite import put, wrap_if
 from tensorc.schedule.state import State, buffers
@@ -49,7 +49,8 @@ class CacheWrite(Step):
                 C.acc.out: C[i + d0.out] = C.acc[d0.out]
 
     legal when:
-        the statement and the loop exist (REF001, REF002, REF003); the loop encloses it (STR002)
+        the statement and the loop exist (REF001, REF002, REF003); the loop encloses it, and the
+        buffer is allocated around the part (STR002)
         the scope is known (ARG001); a register copy has a constant size that fits the target's
         vector registers (STR004, TGT001) and no parallel loop inside (STR003)
         which elements are read and written can be told exactly (UNS001, UNS003)
@@ -82,7 +83,10 @@ class CacheWrite(Step):
             path = state.loop(self.at).path
             yield malformed("STR002", f"`{self.at}` does not enclose `{stmt.name}`", path)
             return
-        broken = list(self._registers(state))
+        group = [b.name for b in self._buffers(state)]
+        broken = list(check_scope(state, self._place(state), group))
+        if not broken:
+            broken = list(self._registers(state))
         yield from broken
         if not broken:
             yield from self._regions(state)
@@ -121,8 +125,7 @@ class CacheWrite(Step):
                     yield unsupported("UNS001", f"undecided: {reason}", mark.path)
                     return
             box = self._box(state)
-            for name, copy in self._locals(state, box).items():
-                self._copies(state, place, buffers(state.func)[name], copy, box)
+            self._copies(state, place, self._locals(state, box), box)
         except NotAffineError:
             reason = "the copied elements have no guard that can be written"
             yield unsupported("UNS003", reason, mark.path)
@@ -133,40 +136,33 @@ class CacheWrite(Step):
         place, box = self._place(state), self._box(state)
         inside = place_stmt(state.func, place)
         local = self._locals(state, box)
-        before: list[Stmt] = []
-        after: list[Stmt] = []
-        for name, copy in local.items():
-            copy_in, copy_out = self._copies(state, place, buffers(state.func)[name], copy, box)
-            before += copy_in
-            after += copy_out
+        before, after = self._copies(state, place, local, box)
         inside = seq(*before, redirect(inside, local, box), *after)
         for copy in reversed(local.values()):
             inside = Alloc(copy, inside)
         return state.with_func(put(state.func, place.path, inside))
 
     def _copies(
-        self, state: State, place: Place, buffer: Buffer, local: Buffer, box: Box
+        self, state: State, place: Place, local: Mapping[str, Buffer], box: Box
     ) -> tuple[list[Stmt], list[Stmt]]:
-        """The copy-in and copy-out nests, each a list of none or one."""
-        chosen = region.touches(place.inside(state.func), buffer.name)
-        copies: list[list[Stmt]] = []
-        for way in ("in", "out"):
-            dims = tuple(state.fresh(f"d{n}.{way}") for n in range(len(buffer.shape)))
-            condition = self._condition(state, place, chosen, box, dims, way)
-            if condition is None:
-                copies.append([])
-                continue
-            here = tuple(Var(d) for d in dims)
-            there = tuple(add(c, d) for c, d in zip(box.corner, here, strict=True))
-            label = state.fresh(f"{local.name}.{way}")
-            copy = (
-                Store(label, local, here, Load(buffer, there))
-                if way == "in"
-                else Store(label, buffer, there, Load(local, here))
-            )
-            loops = [For(d, index(0), e, seq()) for d, e in zip(here, box.extents, strict=True)]
-            copies.append([copy_nest(loops, wrap_if(condition, copy))])
-        return copies[0], copies[1]
+        """The copy-in and copy-out nests, at most one of each for each buffer."""
+        copies: dict[str, list[Stmt]] = {"in": [], "out": []}
+        taken: frozenset[str] = frozenset()
+        for name, copy in local.items():
+            buffer = buffers(state.func)[name]
+            chosen = region.touches(place.inside(state.func), name)
+            for way, made in copies.items():
+                dims = tuple(state.fresh(f"d{n}.{way}", taken) for n in range(len(buffer.shape)))
+                condition = self._condition(state, place, chosen, box, dims, way)
+                if condition is not None:
+                    leaf = _copy(state, buffer, copy, box, dims, way)
+                    loops = [
+                        For(Var(d), index(0), e, seq())
+                        for d, e in zip(dims, box.extents, strict=True)
+                    ]
+                    made.append(copy_nest(loops, wrap_if(condition, leaf)))
+                    taken |= frozenset(dims)
+        return copies["in"], copies["out"]
 
     def _condition(
         self,
@@ -224,3 +220,15 @@ class CacheWrite(Step):
 
     def made(self, state: State) -> tuple[str, ...]:
         return tuple(state.fresh(f"{b.name}.acc") for b in self._buffers(state))
+
+
+def _copy(
+    state: State, buffer: Buffer, local: Buffer, box: Box, dims: tuple[str, ...], way: str
+) -> Store:
+    """One element of the buffer into the local copy, or back."""
+    here = tuple(Var(d) for d in dims)
+    there = tuple(add(c, d) for c, d in zip(box.corner, here, strict=True))
+    label = state.fresh(f"{local.name}.{way}")
+    if way == "in":
+        return Store(label, local, here, Load(buffer, there))
+    return Store(label, buffer, there, Load(local, here))

@@ -72,7 +72,7 @@ class DecomposeReduction(Step):
             yield from self._dependences(state, fill)
 
     def _structure(self, state: State, fill: Statement) -> Iterator[Violation]:
-        names = fill.loop_names
+        names = [x.var.name for x in _shared(fill)]
         if not names or (self.at is not None and self.at not in names):
             reason = f"no loop to copy around `{fill.name}`"
             yield malformed("STR002", f"cannot decompose: {reason}", fill.path)
@@ -112,8 +112,7 @@ class DecomposeReduction(Step):
         fill = _fill(state, stmt)
         assert fill is not None
         outer = state.loop(self._outer(fill))
-        names = fill.loop_names
-        copied = fill.loops[names.index(outer.name) :]
+        copied = _shared(fill)[fill.loop_names.index(outer.name) :]
         place = _sequence(fill.path)
         parts = at(state.func, place)
         assert isinstance(parts, Seq)
@@ -132,8 +131,9 @@ class DecomposeReduction(Step):
         fill = None if stmt is None else _fill(state, stmt)
         assert fill is not None
         start = fill.loop_names.index(self._outer(fill))
+        shared = [x.var.name for x in _shared(fill)]
         suffix = fill.name.rpartition(".")[2] if "." in fill.name else "init"
-        return tuple(state.fresh(f"{name}.{suffix}") for name in fill.loop_names[start:])
+        return tuple(state.fresh(f"{name}.{suffix}") for name in shared[start:])
 
 
 def _fill(state: State, stmt: Statement) -> Statement | None:
@@ -148,6 +148,16 @@ def _fill(state: State, stmt: Statement) -> Statement | None:
         if node.buffer == stmt.node.buffers[0] and place and stmt.path[: len(place)] == place:
             return other
     return None
+
+
+def _shared(fill: Statement) -> tuple[For, ...]:
+    """The loops around the sequence in which the fill stands: those it shares."""
+    place = _sequence(fill.path)
+    return tuple(
+        loop
+        for loop, path in zip(fill.loops, fill.loop_paths, strict=True)
+        if len(path) < len(place)
+    )
 
 
 def _sequence(path: Path) -> Path:
