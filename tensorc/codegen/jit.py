@@ -52,12 +52,13 @@ class LoadedObject:
 
     def __init__(self, data: bytes, symbols: Mapping[str, int]):
         self._defined = self._check(data, symbols)
+        self._session = _session()
         self._library = f"tensorc.{next(_library_numbers)}"
         builder = binding.JITLibraryBuilder().add_object_img(data)
         for name, value in symbols.items():
             builder.import_symbol(name, value)
         try:
-            self._tracker = builder.link(_session(), self._library)
+            self._tracker = builder.link(self._session, self._library)
         except RuntimeError as error:
             raise CompileError(f"the object file cannot be linked: {error}") from None
         # A lookup's answer unloads the library when it is dropped, so each is kept.
@@ -85,7 +86,7 @@ class LoadedObject:
         """
         if symbol not in self._found:
             try:
-                self._found[symbol] = _session().lookup(self._library, symbol)
+                self._found[symbol] = self._session.lookup(self._library, symbol)
             except RuntimeError as error:
                 legal = f"; it defines {', '.join(self._defined)}" if self._defined else ""
                 raise CompileError(f"no symbol {symbol!r} in the object{legal} ({error})") from None
@@ -211,7 +212,7 @@ _library_numbers = itertools.count()
 
 @cache
 def _session() -> Any:
-    """The process's linker. Each object is a library of its own in it."""
+    """The linker. Each object is a library of its own in it."""
     return binding.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
 
 

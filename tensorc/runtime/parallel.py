@@ -27,7 +27,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
 
 from tensorc import config
 from tensorc.codegen.hook import HOOK
@@ -52,6 +51,7 @@ class _Pool:
         self._native_threads = self._function("threads", ctypes.c_int32)
         self._native_limit = self._function("limit", ctypes.c_int32)
         self._native_stop = self._function("stop")
+        self._native_resume = self._function("resume")
         self._native_worker = self._function("worker")
         self.loop = ctypes.CFUNCTYPE(
             ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
@@ -61,7 +61,7 @@ class _Pool:
         self.forget()
 
     def forget(self) -> None:
-        """Start without threads: at first, in a forked child, and after `stop`."""
+        """The state of a new process, and of a forked child, which has none of the threads."""
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._declared = threading.local()
@@ -97,7 +97,8 @@ class _Pool:
             ) from None
         return thread
 
-    def stop(self) -> None:
+    def finish(self) -> bool:
+        """Ends the threads and starts no more; whether all have ended."""
         with self._lock:
             self._finished = True
             self._native_stop()
@@ -105,10 +106,15 @@ class _Pool:
             for thread in self._threads:
                 # One that is inside somebody's endless loop body must not keep the process alive.
                 thread.join(max(0.0, deadline - time.monotonic()))
+            return not any(thread.is_alive() for thread in self._threads)
 
-    @property
-    def stopped(self) -> bool:
-        return self._finished and not any(thread.is_alive() for thread in self._threads)
+    def resume(self) -> None:
+        """Lets threads start again after all have ended. Other threads may be inside loops."""
+        with self._lock:
+            self._threads = []
+            self._declared = threading.local()
+            self._finished = False
+            self._native_resume()
 
     def _function(self, name: str, *arguments: type) -> Callable[..., None]:
         # A ctypes function object releases the interpreter lock for the time of the call.
@@ -152,19 +158,28 @@ def stop() -> None:
         LimitError: a thread is still inside a loop body after a second.
     """
     pool = _pool()
-    pool.stop()
-    if not pool.stopped:
-        raise LimitError("a worker thread is still running a loop body")
-    pool.forget()
+    if not pool.finish():
+        raise LimitError(
+            "a worker thread is still running a loop body; loops run alone from now on"
+        )
+    pool.resume()
 
 
-@cache
+_pools: list[_Pool] = []
+_making = threading.Lock()
+
+
 def _pool() -> _Pool:
-    pool = _Pool(platform.system())
-    atexit.register(pool.stop)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=pool.forget)
-    return pool
+    """The process's pool. Compiled code is linked to its hook, so there is never a second one."""
+    if not _pools:
+        with _making:
+            if not _pools:
+                pool = _Pool(platform.system())
+                atexit.register(pool.finish)
+                if hasattr(os, "register_at_fork"):
+                    os.register_at_fork(after_in_child=pool.forget)
+                _pools.append(pool)
+    return _pools[0]
 
 
 def _compiled(system: str) -> CompiledModule:

@@ -157,6 +157,10 @@ define void @tensorc_pool_stop() nounwind {
   call void @wake(ptr @state, i32 2147483647)
   ret void
 }
+define void @tensorc_pool_resume() nounwind {
+  store atomic i32 0, ptr @stopping seq_cst, align 4
+  ret void
+}
 define void @tensorc_pool_spin(i32 %count) nounwind {
 entry:
   br label %loop
@@ -417,7 +421,7 @@ def system_symbols(architecture: str, system: str) -> tuple[str, str, str, str]:
 def pool_text(architecture: str, system: str) -> str:
     """The module for an architecture of `Target` and a system of `platform.system()`.
 
-    It defines the hook and `tensorc_pool_` reset, threads, limit, stop, spin and worker.
+    It defines the hook and `tensorc_pool_` reset, threads, limit, stop, resume, spin and worker.
     """
     sleeper, offer, get, put = system_symbols(architecture, system)
     sleep = {"syscall": _FUTEX, "nanosleep": _NANOSLEEP, "Sleep": _WINDOWS_SLEEP}[sleeper]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import pickle
 import platform
@@ -192,6 +193,32 @@ def test_threads_end_and_start_again(loops: Loops) -> None:
         assert sum(visits.counts) == 40
 
 
+def test_threads_end_while_others_run_loops(loops: Loops) -> None:
+    wrong: list[int] = []
+    running = True
+
+    def caller() -> None:
+        while running:
+            visits = loops.visits()
+            code = parallel.parallel_for(loops.body("exclusive"), visits.address, 20)
+            if code or sum(visits.counts) != 20:
+                wrong.append(code)
+
+    with config.scope(num_threads=3):
+        threads = [threading.Thread(target=contextvars.copy_context().run, args=(caller,))]
+        threads += [threading.Thread(target=contextvars.copy_context().run, args=(caller,))]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        parallel.stop()
+        time.sleep(0.001)
+    running = False
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    test_workers_take_part(loops)
+
+
 def test_idle_threads_use_no_processor(loops: Loops) -> None:
     visits = loops.visits()
     with config.scope(num_threads=4):
@@ -233,8 +260,7 @@ def polling() -> Iterator[parallel._Pool]:
         pytest.skip("has no nanosleep")
     pool = parallel._Pool("FreeBSD")
     yield pool
-    pool.stop()
-    assert pool.stopped
+    assert pool.finish()
 
 
 def test_sleep_without_futex(polling: parallel._Pool) -> None:
@@ -373,6 +399,27 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
     assert run(script) == "True\n"
 
 
+def test_the_first_use_from_many_threads() -> None:
+    script = """
+import threading
+from tensorc.runtime import parallel
+gate = threading.Barrier(8)
+found = []
+def ask():
+    gate.wait()
+    found.append((parallel.address(), parallel.prepare(2)))
+threads = [threading.Thread(target=ask) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(found), len(set(found)))
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "8 1\n"
+
+
 def test_exit_with_sleeping_and_with_spinning_threads() -> None:
     run("time.sleep(0.1)")
     run("")
@@ -383,7 +430,7 @@ def test_exit_runs_late_loops_alone() -> None:
 import atexit
 atexit._clear()
 def late():
-    parallel._pool().stop()
+    parallel._pool().finish()
     visits = loops.visits()
     code = parallel.parallel_for(loops.body("count"), visits.address, 40)
     print(code, sum(visits.counts), set(visits.workers[:40]))
