@@ -299,7 +299,12 @@ def cast(x: Any, dtype: DType) -> Any:
 
 def nearest(x: Fraction, dtype: DType) -> float:
     """A rational number rounded once."""
-    double = x.numerator / x.denominator if x < 2**1000 else math.inf
+    if abs(x) >= 2**1024:
+        return math.inf if x > 0 else -math.inf
+    try:
+        double = x.numerator / x.denominator
+    except OverflowError:  # it rounds up to 2**1024
+        return math.inf if x > 0 else -math.inf
     if dtype is DType.F64 or Fraction(double) == x:
         return dtype.wrap(double)
     # To odd first: of the two doubles around x, the one whose last bit is set.
@@ -328,3 +333,10 @@ def run(
 def _items(array: np.ndarray) -> Iterator[tuple[Indices, Any]]:
     for indices in np.ndindex(array.shape):
         yield indices, array[indices].item()
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal, the sign of zero included; NaN equals NaN."""
+    if a != a or b != b:
+        return a != a and b != b
+    return a == b and (not isinstance(a, float) or math.copysign(1, a) == math.copysign(1, b))
