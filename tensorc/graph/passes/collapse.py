@@ -53,7 +53,7 @@ def _collapsible(func: Func) -> tuple[set[Pair], set[Place]]:
     """
     loops = _loop_pairs(func)
     accesses = list(_accesses(func))
-    pairs = {p for p in loops if p[:2]}
+    pairs = set(loops)
     places = {
         (b.name, d)
         for b, i in accesses
@@ -87,7 +87,7 @@ def _loop_pairs(func: Func) -> dict[Pair, tuple[int, int]]:
 
 
 def _accesses(func: Func) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    for found in nodes(func, Node):  # type: ignore[type-abstract]
+    for found in nodes(func, Node):
         match found:
             case Load(buffer=buffer, indices=indices) | Store(buffer=buffer, indices=indices):
                 yield buffer, indices
