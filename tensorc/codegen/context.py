@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tensorc.codegen.passes.storage import Storage
 from tensorc.codegen.values import Value
 from tensorc.codegen.writer import Writer
-from tensorc.ir.nodes import Expr, Load, Stmt
+from tensorc.ir.nodes import Buffer, Expr, Load, Stmt
 from tensorc.target import Target
 
 
@@ -26,6 +26,30 @@ class Place:
     alignment: int
     elements: int | None = None
     unit: int = 0
+
+
+class Check(NamedTuple):
+    """What failed: the statement (or the loop whose bounds are computed), the buffer that it was
+    about to touch ("" for none), and what is wrong."""
+
+    statement: str
+    buffer: str
+    what: str
+
+
+@dataclass(slots=True)
+class Checks:
+    """The checks of a function. `shadows` holds the shadow of each buffer that has one."""
+
+    shadows: Mapping[str, Buffer]
+    statement: str = ""
+    buffer: str = ""
+    table: dict[Check, int] = field(default_factory=dict)
+
+    def code(self, what: str) -> int:
+        """The code for a check at this place, from 1."""
+        check = Check(self.statement, self.buffer, what)
+        return self.table.setdefault(check, len(self.table) + 1)
 
 
 @dataclass(slots=True)
@@ -65,6 +89,7 @@ class Context:
         self.slots = {slot.buffer: slot for slot in storage.slots}
         self.shared = self.worker = ""
         self.inside_parallel = False
+        self.checks: Checks | None = None
         self.writes: dict[int, frozenset[str]] = {}
         self.target = module.target
         self.out = Writer()

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from tensorc.codegen import emit_index, emit_masks, emit_memory
+from tensorc.codegen import emit_checks, emit_index, emit_masks, emit_memory
 from tensorc.codegen.casts import cast
 from tensorc.codegen.context import Context
 from tensorc.codegen.emit_ops import binary, broadcast, select, unary
@@ -23,6 +23,7 @@ from tensorc.ir.nodes import (
     Binary,
     BinaryOp,
     Broadcast,
+    Buffer,
     Cast,
     Const,
     Expr,
@@ -56,6 +57,8 @@ def evaluate(c: Context, expr: Expr) -> Value:
     """The value of an expression; instructions that compute it are written as needed."""
     match expr:
         case Load(buffer=buffer, indices=indices):
+            if c.checks is not None:
+                _check_load(c, buffer, indices)
             loaded = emit_memory.load(c, buffer, indices)
             c.seen |= {expr}
             return loaded
@@ -73,6 +76,17 @@ def evaluate(c: Context, expr: Expr) -> Value:
         case Cast(dtype=dtype, a=a):
             return _cast(c, dtype, a)
     return _less_frequent(c, expr)
+
+
+def _check_load(c: Context, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+    """Require that an element exists and is defined."""
+    assert c.checks is not None
+    emit_checks.in_bounds(c, buffer, indices)
+    shadow = c.checks.shadows.get(buffer.name)
+    if shadow is not None:
+        mark = emit_memory.load(c, shadow, indices)
+        condition = binary(c, "ne", mark, constant(0, mark.dtype))
+        emit_checks.require(c, condition.text, emit_checks.UNDEFINED)
 
 
 def _less_frequent(c: Context, expr: Expr) -> Value:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from tensorc.codegen.context import Context
+from tensorc.codegen.emit_checks import fits
 from tensorc.codegen.emit_ops import binary
 from tensorc.codegen.values import Value, constant
 from tensorc.dtype import DType
@@ -36,6 +37,8 @@ def index_of(c: Context, expr: Expr) -> int | str:
     if not parts:
         return offset
     total = total_of(c, parts)
+    if offset and c.checks is not None:
+        return fits(c, "add", total, offset)
     return c.out.pure(f"add i64 {total}, {offset}") if offset else total
 
 
@@ -64,11 +67,21 @@ def _terms(expr: Expr) -> tuple[int, tuple[tuple[Expr, int], ...]]:
 
 
 def total_of(c: Context, parts: tuple[tuple[int, str, int], ...]) -> str:
+    if c.checks is not None:
+        return _checked_total(c, parts)
     pure = c.out.pure
     total = ""
     for _, name, coefficient in parts:
         term = name if coefficient == 1 else pure(f"mul i64 {name}, {coefficient}")
         total = pure(f"add i64 {total}, {term}") if total else term
+    return total
+
+
+def _checked_total(c: Context, parts: tuple[tuple[int, str, int], ...]) -> str:
+    total = ""
+    for _, name, coefficient in parts:
+        term = name if coefficient == 1 else fits(c, "mul", name, coefficient)
+        total = fits(c, "add", total, term) if total else term
     return total
 
 
@@ -86,6 +99,8 @@ def _atom(c: Context, atom: Expr) -> int | str:
         a, b = index_of(c, atom.a), index_of(c, atom.b)
         if isinstance(a, int) and isinstance(b, int):
             return _FOLDS[atom.op](a, b)
+        if atom.op == "mul" and c.checks is not None:
+            return fits(c, "mul", str(a), str(b))
         return binary(c, atom.op, as_value(a), as_value(b)).text
     return c.evaluate(c, atom).text
 

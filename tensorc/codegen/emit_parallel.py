@@ -7,17 +7,18 @@ waits. A parallel loop inside another one is an ordinary loop, so a worker is ne
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensorc.codegen.context import Context, Place
 from tensorc.codegen.emit_index import index_of
 from tensorc.codegen.emit_memory import forget, written_in
 from tensorc.codegen.hook import HOOK
-from tensorc.codegen.passes.trees import find, leaves, names_in, touched
+from tensorc.codegen.passes.trees import find, inside, leaves, names_in
 from tensorc.codegen.values import Value
 from tensorc.dtype import DType
-from tensorc.ir.nodes import Alloc, Expr, For
-from tensorc.ir.walk import variables
+from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Load, MaskedLoad
+from tensorc.ir.walk import Leaf, variables, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +50,31 @@ def _captures(c: Context, loop: For, begin: int | str) -> dict[str, _Capture]:
     """By a name of ours: buffers and variables of the program, and what the workspace needs."""
     found: dict[str, _Capture] = {"begin": _Capture("i64", str(begin))}
     inner = {alloc.buffer.name for alloc in find(loop, Alloc)}
-    used = frozenset().union(*map(touched, leaves(loop)))
+    used = {buffer.name for leaf in leaves(loop) for buffer in _buffers(leaf)}
     for buffer in sorted(used - inner):
         place = c.places[buffer]
         attributes = f" noalias align {place.alignment}"
         found[f"buffer {buffer}"] = _Capture("ptr", place.pointer, attributes)
     offsets: list[Expr] = [c.slots[name].offset for name in inner]
-    for name in sorted(variables(loop).union(*map(names_in, offsets))):
+    shapes = [extent for leaf in leaves(loop) for b in _buffers(leaf) for extent in b.shape]
+    for name in sorted(variables(loop).union(*map(names_in, [*offsets, *shapes]))):
         bound = c.variables.get(name)
         if isinstance(bound, Value):
             found[f"variable {name}"] = _Capture(bound.type, bound.text)
     if any(c.slots[name].home == "worker" for name in inner):
-        found["workers"] = _Capture("ptr", _first_worker(c))
+        found["workers"] = _Capture("ptr", first_worker(c))
         found["bytes"] = _Capture("i64", str(index_of(c, c.storage.worker)))
     return found
 
 
-def _first_worker(c: Context) -> str:
+def _buffers(leaf: Leaf) -> Iterator[Buffer]:
+    """The buffers of a statement: where an element lies depends on their shapes."""
+    yield from written(leaf)
+    yield from (load.buffer for load in inside(leaf, Load))
+    yield from (load.buffer for load in inside(leaf, MaskedLoad))
+
+
+def first_worker(c: Context) -> str:
     """Where the workers' parts of the workspace begin."""
     shared = index_of(c, c.storage.shared)
     return c.out.pure(f"getelementptr i8, ptr {c.shared}, i64 {shared}") if shared else c.shared

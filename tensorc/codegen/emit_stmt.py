@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc.codegen import emit_masks, emit_memory, emit_parallel
+from tensorc.codegen import emit_checks, emit_masks, emit_memory, emit_parallel
 from tensorc.codegen.context import Context
 from tensorc.codegen.emit_expr import evaluate
 from tensorc.codegen.emit_index import index_of
@@ -37,6 +37,9 @@ def execute(c: Context, stmt: Stmt) -> None:
 
 def _store(c: Context, stmt: Store) -> None:
     c.seen = frozenset()
+    if c.checks is not None:
+        c.checks.statement = stmt.name
+        emit_checks.in_bounds(c, stmt.buffer, stmt.indices)
     value = evaluate(c, stmt.value)
     lanes = lanes_here(flat_index(stmt.buffer, stmt.indices))
     emit_memory.store(c, stmt.buffer, stmt.indices, broadcast(c, value, lanes // value.lanes))
@@ -60,8 +63,10 @@ def _if(c: Context, stmt: If) -> None:
 
 
 def _loop(c: Context, loop: For) -> None:
-    begin, end = index_of(c, loop.begin), index_of(c, loop.end)
     name = loop.var.name
+    if c.checks is not None:
+        c.checks.statement, c.checks.buffer = name, ""
+    begin, end = index_of(c, loop.begin), index_of(c, loop.end)
     if _unrolled(loop, begin, end):
         for iteration in range(int(begin), int(end)):
             c.variables[name] = iteration

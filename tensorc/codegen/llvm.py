@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc.codegen.context import Context, Module, Place
+from tensorc.codegen.context import Check, Checks, Context, Module, Place
 from tensorc.codegen.emit_expr import evaluate
 from tensorc.codegen.emit_memory import from_memory
+from tensorc.codegen.emit_parallel import first_worker
+from tensorc.codegen.emit_profile import measured
 from tensorc.codegen.emit_stmt import execute
 from tensorc.codegen.hook import HOOK_DECLARATION
 from tensorc.codegen.passes.trees import sizes_of
@@ -37,6 +39,9 @@ class Kernel:
         shared_bytes, worker_bytes: of workspace, as index expressions over the sizes: it takes
             shared_bytes + workers * worker_bytes. Both are 0 for a kernel without a workspace.
         parallel: whether the hook is called.
+        checks: what result k + 1 of the entry means, for code with checks.
+        profile: the outermost nests, for code with profile. The entry then takes a last pointer,
+            to two 64-bit counters for each: to them it adds ticks of the clock, and 1.
     """
 
     name: str
@@ -47,6 +52,8 @@ class Kernel:
     shared_bytes: Expr
     worker_bytes: Expr
     parallel: bool
+    checks: tuple[Check, ...]
+    profile: tuple[str, ...]
     target: Target
     options: Options
 
@@ -64,7 +71,17 @@ def emit(lowered: Lowered) -> Kernel:
     if lowered.storage.workspace:
         c.shared = c.worker = "%workspace"
         arguments += ["ptr noalias %workspace", "i32 %workers"]
-    execute(c, lowered.func.body)
+    if lowered.options.checks:
+        c.checks = Checks(lowered.shadows)
+        # One after the other, so that the first failure in order is the one that is told.
+        c.inside_parallel = True
+        c.worker = first_worker(c) if lowered.storage.workspace else ""
+    regions: tuple[str, ...] = ()
+    if lowered.options.profile:
+        arguments.append("ptr noalias %profile")
+        regions = measured(c, lowered.func.body)
+    else:
+        execute(c, lowered.func.body)
     c.out.effect("ret i32 0")
     body = "\n".join([*c.out.allocas, *c.out.lines])
     module.functions.append(
@@ -86,6 +103,8 @@ def emit(lowered: Lowered) -> Kernel:
         lowered.storage.shared,
         lowered.storage.worker,
         module.parallel,
+        tuple(c.checks.table) if c.checks is not None else (),
+        regions,
         lowered.target,
         lowered.options,
     )

@@ -13,9 +13,10 @@ from tensorc.codegen.passes.flatten import flatten
 from tensorc.codegen.passes.partition import partition
 from tensorc.codegen.passes.reductions import reductions
 from tensorc.codegen.passes.registers import registers
+from tensorc.codegen.passes.shadows import shadows
 from tensorc.codegen.passes.storage import Storage, place, plan
 from tensorc.codegen.passes.vectors import vectors
-from tensorc.ir.nodes import Func
+from tensorc.ir.nodes import Buffer, Func
 from tensorc.target import Target
 
 
@@ -36,13 +37,17 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A function after the last stage, and after each of them."""
+    """A function after the last stage, and after each of them.
+
+    `shadows` holds, for code with checks, the shadow of each buffer that has one.
+    """
 
     original: Func
     stages: tuple[tuple[str, Func], ...]
     storage: Storage
     target: Target
     options: Options
+    shadows: Mapping[str, Buffer]
 
     @property
     def func(self) -> Func:
@@ -58,13 +63,25 @@ STAGES: Mapping[str, Callable[[Func], Func]] = {
 }
 
 
+CHECKED: Mapping[str, Callable[[Func], Func]] = {"reductions": reductions}
+
+
 def lower(func: Func, target: Target, options: Options = Options()) -> Lowered:
+    """Run the stages. Code with checks is the program as it stands: only reductions are lowered.
+
+    Raises:
+        CompileError: the storage plan contradicts itself.
+    """
     stages = []
     current = func
-    for name, stage in STAGES.items():
+    marks: Mapping[str, Buffer] = {}
+    for name, stage in (CHECKED if options.checks else STAGES).items():
         current = stage(current)
         stages.append((name, current))
+    if options.checks:
+        current, marks = shadows(current)
+        stages.append(("shadows", current))
     storage = plan(current)
     current = place(current, storage)
     stages.append(("storage", current))
-    return Lowered(func, tuple(stages), storage, target, options)
+    return Lowered(func, tuple(stages), storage, target, options, marks)

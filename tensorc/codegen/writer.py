@@ -59,6 +59,13 @@ class Writer:
     def effect(self, text: str) -> None:
         self.lines.append("  " + text)
 
+    def once(self, key: str) -> bool:
+        """Whether this key was not given before in a dominating place."""
+        if key in self._known:
+            return False
+        self._remember(key, key)
+        return True
+
     def load(self, memory: str, text: str) -> str:
         """A load from the memory of this name, or what is known to lie there."""
         key = f"{text}@{memory}.{self._versions.get(memory, 0)}"

@@ -46,15 +46,29 @@ class Guarded:
         inside = self.bytes()
         return inside[len(inside) - self._size :].view(dtype).reshape(shape)
 
+    def all(self, dtype: Any) -> npt.NDArray[Any]:
+        """The array's memory as one row."""
+        return self.array((-1,), dtype)
+
     def intact(self) -> bool:
         """Whether the bytes before the array are as they were."""
         inside = self.bytes()
         return bool((inside[: len(inside) - self._size] == MARKER).all())
 
 
-def guarded_copy(array: npt.NDArray[Any]) -> tuple[Guarded, npt.NDArray[Any]]:
-    """A contiguous copy of an array in guarded memory."""
-    memory = Guarded(array.nbytes)
-    copy = memory.array(array.shape, array.dtype)
+def guarded_copy(
+    array: npt.NDArray[Any], strides: tuple[int, ...] | None = None
+) -> tuple[Guarded, npt.NDArray[Any]]:
+    """A copy of an array in guarded memory: contiguous, or with these strides in elements."""
+    if strides is None or not array.size:
+        memory = Guarded(array.nbytes)
+        copy = memory.array(array.shape, array.dtype)
+    else:
+        steps = zip(array.shape, strides, strict=True)
+        elements = 1 + sum((extent - 1) * stride for extent, stride in steps)
+        memory = Guarded(elements * array.itemsize)
+        base = memory.array((elements,), array.dtype)
+        inside = [stride * array.itemsize for stride in strides]
+        copy = np.lib.stride_tricks.as_strided(base, array.shape, inside)
     copy[...] = array
     return memory, copy

@@ -19,6 +19,7 @@ from tensorc.dtype import DType
 from tensorc.ir.interp import evaluate, from_storage, run
 from tensorc.ir.interp.arrays import STORAGE, bind, shape_of, to_storage
 from tensorc.ir.nodes import Buffer, Func, Var
+from tensorc.ir.verify import verify
 from tensorc.runtime.abi import Signature
 from tensorc.target import Target
 from tests.codegen.guard import Guarded, guarded_copy
@@ -114,6 +115,8 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType)
         return to_storage(rng.integers(-8, 9, shape) / 4.0, dtype)
     if dtype is DType.BOOL:
         return rng.integers(0, 2, shape).astype(np.bool_)
+    if dtype is DType.INDEX:
+        return rng.integers(0, 10, shape)
     low = 0 if dtype.min == 0 else -100
     return rng.integers(low, 101, shape).astype(STORAGE[dtype])
 
@@ -138,13 +141,14 @@ def same(a: Array, b: Array, dtype: DType) -> bool:
     )
 
 
-def flat_arguments(func: Func, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as a flattened function takes them."""
-    ranks = {p.name: len(p.value.shape) for p in func.params if isinstance(p.value, Buffer)}
-    return {
-        name: given.reshape(-1) if ranks.get(name) == 1 else given
-        for name, given in arguments.items()
-    }
+def flat_arguments(func: Func, stage: Func, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a function as one of its stages takes them, which may be flattened."""
+    made = dict(arguments)
+    for before, after in zip(func.params, stage.params, strict=True):
+        if isinstance(before.value, Buffer) and before.value != after.value:
+            memory, _ = guarded_copy(arguments[before.name], before.value.strides)
+            made[before.name] = memory.all(arguments[before.name].dtype).copy()
+    return made
 
 
 def check_stages(func: Func, arguments: Mapping[str, Any], target: Target | None = None) -> Lowered:
@@ -153,7 +157,8 @@ def check_stages(func: Func, arguments: Mapping[str, Any], target: Target | None
     lowered = lower(func, target or host())
     dtypes = {p.name: p.value.dtype for p in func.params}
     for name, stage in lowered.stages:
-        result = run(stage, flat_arguments(stage, arguments))
+        verify(stage, lowered=True)
+        result = run(stage, flat_arguments(func, stage, arguments))
         for buffer, output in expected.outputs.items():
             found = result.outputs[buffer].reshape(output.shape)
             assert same(found, output, dtypes[buffer]), f"stage {name} changes {buffer}"
@@ -175,12 +180,11 @@ def check(
     expected = run(func, arguments, bounds=True)
     code = compiled(func, target=target, options=options, opt=opt)
     memories: dict[str, Guarded] = {}
-    placed: dict[str, Any] = {}
-    for name, given in arguments.items():
-        if isinstance(given, np.ndarray):
-            memories[name], placed[name] = guarded_copy(given)
-        else:
-            placed[name] = given
+    placed: dict[str, Any] = dict(arguments)
+    for param in func.params:
+        if isinstance(param.value, Buffer):
+            given, strides = arguments[param.name], param.value.strides
+            memories[param.name], placed[param.name] = guarded_copy(given, strides)
     assert code(placed) == 0
     for param in func.params:
         value = param.value

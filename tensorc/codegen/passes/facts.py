@@ -21,7 +21,7 @@ Terms: TypeAlias = frozenset[tuple[Expr, int]]
 
 # How often one proof may branch or substitute, which bounds its time.
 _STEPS = 64
-_ONE = arith.index(1)
+_ZERO, _ONE = arith.index(0), arith.index(1)
 _ORDERS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
 
@@ -166,12 +166,22 @@ class _Proof:
         )
         if name is not None:
             return self._at_the_end(form, name)
-        if compound is not None:
+        if compound is not None and not self._is_size(compound[0]):
             return self._without(form, *compound)
-        return form.constant >= 0 and all(
-            c > 0 and isinstance(a, Var) and a.name in self.facts.sizes
-            for a, c in form.terms.items()
-        )
+        return form.constant >= 0 and all(c > 0 and self._is_size(a) for a, c in form.terms.items())
+
+    def _is_size(self, atom: Expr) -> bool:
+        """Whether an atom is never negative: a size, or a product or a maximum of such."""
+        match atom:
+            case Var(name=name):
+                return name in self.facts.sizes
+            case Const(value=value):
+                return value >= 0
+            case Binary(op="mul", a=a, b=b):
+                return self._is_size(a) and self._is_size(b)
+            case Binary(op="max", a=a, b=b):
+                return self._is_size(a) or self._is_size(b)
+        return False
 
     def _at_the_end(self, form: Linear, name: str) -> bool:
         coefficient = form.terms[Var(name)]
@@ -187,22 +197,36 @@ class _Proof:
             case Binary(op="floormod", b=Const(value=value)) if value > 0:
                 bound = 0 if coefficient > 0 else int(value) - 1
                 return self.proves(substituted(form, atom, arith.index(bound)))
-            case Binary(op="floordiv", a=a, b=Const(value=value)) if value > 0:
-                return self._without_quotient(form, atom, coefficient, a, int(value))
+            case Binary(op="floordiv", b=Const(value=value)) if value > 0:
+                return self._without_quotient(form, atom, coefficient, int(value))
             case Select(a=a, b=b):
                 return all(self.proves(substituted(form, atom, side)) for side in (a, b))
         return False
 
-    def _without_quotient(
-        self, form: Linear, atom: Expr, coefficient: int, a: Expr, divisor: int
-    ) -> bool:
+    def _opposite(self, form: Linear, coefficient: int, divisor: int) -> Binary | None:
+        """Another quotient by the same divisor, taken off as often as this one is added."""
+        for atom, c in form.terms.items():
+            match atom:
+                case Binary(op="floordiv", b=b) if c == -coefficient:
+                    if arith.constant(b) == divisor:
+                        return atom
+        return None
+
+    def _without_quotient(self, form: Linear, atom: Binary, coefficient: int, divisor: int) -> bool:
         """divisor * (a // divisor) lies between a - (divisor - 1) and a."""
+        other = self._opposite(form, coefficient, divisor)
+        if other is not None:
+            # Of two quotients by one number, that of the greater dividend is not less.
+            greater, less = (atom, other) if coefficient > 0 else (other, atom)
+            if self.proves(linear(arith.sub(greater.a, less.a))):
+                rest = substituted(substituted(form, atom, _ZERO), other, _ZERO)
+                return self.proves(rest)
         if coefficient % divisor == 0:
             times = coefficient // divisor
-            bound = arith.sub(a, arith.index(divisor - 1)) if times > 0 else a
-            rest = substituted(form, atom, arith.index(0))
+            bound = arith.sub(atom.a, arith.index(divisor - 1)) if times > 0 else atom.a
+            rest = substituted(form, atom, _ZERO)
             return self.proves(rest.plus(linear(bound), times))
-        limit = self._constant_bound(a, lower=coefficient > 0)
+        limit = self._constant_bound(atom.a, lower=coefficient > 0)
         if limit is None:
             return False
         return self.proves(substituted(form, atom, arith.index(limit // divisor)))
@@ -212,7 +236,8 @@ class _Proof:
         while form.terms:
             names = [a.name for a in form.terms if isinstance(a, Var) and a.name in self.order]
             if not names:
-                return None
+                at_least = lower and all(c > 0 and self._is_size(a) for a, c in form.terms.items())
+                return form.constant if at_least else None
             name = max(names, key=lambda name: self.order[name])
             coefficient = form.terms[Var(name)]
             first, last = self.facts.bounds[name]

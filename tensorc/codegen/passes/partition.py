@@ -197,7 +197,10 @@ class _Stage:
     def _loop(self, loop: For, facts: Facts, cuts: int) -> Stmt:
         trimmed = _trimmed(loop, facts)
         if trimmed is not loop:
-            return self.visit(_simplified(trimmed, facts), facts, cuts)
+            simple = _simplified(trimmed, facts)
+            if not isinstance(simple, For) or simple.var != loop.var:
+                return self.visit(simple, facts, cuts)
+            loop = simple
         if is_real(loop):
             pieces = self._pieces(loop, facts) if cuts else []
             if pieces:

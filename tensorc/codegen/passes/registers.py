@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tensorc.codegen.passes.flatten import flat_index
 from tensorc.codegen.passes.trees import (
     find,
     inside,
@@ -101,13 +102,14 @@ def _unrolled(func: Func, loops: Mapping[str, For]) -> Func:
 
 
 def unit_of(alloc: Alloc) -> int:
-    """With how many lanes a flat register buffer is always accessed, at multiples of that number
+    """With how many lanes a register buffer is always accessed, at multiples of that number
     that are known once its loops are unrolled; 0 if there is no such number."""
     unrolled = {
         loop.var.name for loop in find(alloc.body, For) if loop.kind == "unroll" and _fixed(loop)
     }
     unit = 0
-    for (index,) in accesses(alloc.body, alloc.buffer.name):
+    for indices in accesses(alloc.body, alloc.buffer.name):
+        index = flat_index(alloc.buffer, indices)
         lanes = lanes_here(index)
         unit = unit or lanes
         base = index.base if isinstance(index, Ramp) else index

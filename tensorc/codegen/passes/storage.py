@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tensorc.codegen.passes.facts import Facts
 from tensorc.codegen.passes.flatten import extent_of
 from tensorc.codegen.passes.registers import unit_of
-from tensorc.codegen.passes.trees import find, touched, with_buffers
+from tensorc.codegen.passes.trees import find, sizes_of, touched, with_buffers
 from tensorc.errors import CompileError
 from tensorc.ir import arith
-from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, MaskedStore, Seq, Stmt, Store
+from tensorc.ir.linear import linear
+from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, MaskedStore, Seq, Stmt, Store, Var
 from tensorc.ir.walk import replace
 
 Home: TypeAlias = Literal["stack", "shared", "worker"]
@@ -25,6 +27,7 @@ MAX_STACK = 4096
 """Bytes of temporaries on the stack of a function."""
 ALIGNMENT = 64
 """Bytes to which every slot of a workspace is aligned."""
+_NOTHING = arith.index(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,14 @@ class Storage:
     def home(self, buffer: str) -> Slot:
         return next(slot for slot in self.slots if slot.buffer == buffer)
 
-    def verify(self) -> None:
-        """Raises CompileError if two slots in one place are live at one time."""
+    def verify(self, sizes: frozenset[str]) -> None:
+        """Raises CompileError unless slots that are live at one time are surely apart."""
+        facts = Facts(sizes)
         for position, a in enumerate(self.slots):
             for b in self.slots[position + 1 :]:
-                if a.home == b.home != "stack" and _meet(a.live, b.live) and not _apart(a, b):
+                if a.home != b.home or a.home == "stack" or not _meet(a.live, b.live):
+                    continue
+                if not _apart(a, b, facts):
                     raise CompileError(f"the storage of {a.buffer} and {b.buffer} overlaps")
 
     def __str__(self) -> str:
@@ -84,16 +90,11 @@ def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
     return a[0] <= b[1] and b[0] <= a[1]
 
 
-def _apart(a: Slot, b: Slot) -> bool:
+def _apart(a: Slot, b: Slot, facts: Facts) -> bool:
     """Whether two slots are surely disjoint in memory."""
-    ends = (arith.sub(b.offset, arith.add(a.offset, a.size)),
-            arith.sub(a.offset, arith.add(b.offset, b.size)))  # fmt: skip
-    return any(at_least_zero(gap) for gap in ends)
-
-
-def at_least_zero(gap: Expr) -> bool:
-    number = arith.constant(gap)
-    return number is not None and number >= 0
+    before = linear(arith.sub(b.offset, arith.add(a.offset, a.size)))
+    after = linear(arith.sub(a.offset, arith.add(b.offset, b.size)))
+    return facts.proves(before) or facts.proves(after)
 
 
 # Lifetimes ----------------------------------------------------------------------------------------
@@ -162,7 +163,7 @@ def plan(func: Func) -> Storage:
     shared, shared_size = _packed([t for t in rest if not t.parallel], "shared")
     worker, worker_size = _packed([t for t in rest if t.parallel], "worker")
     storage = Storage((*stack, *shared, *worker), shared_size, worker_size)
-    storage.verify()
+    storage.verify(frozenset(sizes_of(func)))
     return storage
 
 
@@ -180,7 +181,17 @@ def _on_stack(temporaries: list[_Temporary]) -> tuple[list[Slot], list[_Temporar
 
 
 def _bytes(buffer: Buffer) -> Expr:
-    return arith.mul(extent_of(buffer), arith.index(buffer.dtype.bytes))
+    if buffer.strides is not None:
+        return arith.mul(extent_of(buffer), arith.index(buffer.dtype.bytes))
+    total: Expr = arith.index(buffer.dtype.bytes)
+    for extent in buffer.shape:
+        total = arith.mul(extent if _is_plain(extent) else arith.maximum(extent, _NOTHING), total)
+    return total
+
+
+def _is_plain(extent: Expr) -> bool:
+    """Whether an extent cannot be negative by the way it is written."""
+    return isinstance(extent, Var) or arith.constant(extent) is not None
 
 
 def _slot(t: _Temporary, home: Home, offset: Expr) -> Slot:
