@@ -9,7 +9,7 @@ from tensorc.ir.naming import first_free
 from tensorc.ir.nodes import Alloc, For, If, Seq, Stmt
 
 # The fixed-rate counter that user programs may read. Where there is none, all times are 0.
-_CLOCKS = {"x86_64": "llvm.readcyclecounter", "aarch64": "llvm.readsteadycounter"}
+CLOCKS = {"x86_64": "llvm.readcyclecounter", "aarch64": "llvm.readsteadycounter"}
 
 
 def measured(c: Context, body: Stmt) -> tuple[str, ...]:
@@ -52,5 +52,5 @@ def _timed(c: Context, stmt: Stmt, number: int) -> None:
 
 
 def _clock(c: Context) -> str:
-    name = _CLOCKS.get(c.target.architecture)
+    name = CLOCKS.get(c.target.architecture)
     return c.out.result(f"call i64 @{name}()") if name else "0"
