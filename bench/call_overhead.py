@@ -1,35 +1,32 @@
 """What a call with three arrays costs over the kernel.
 
-    python bench/call_overhead.py                      the table
-    python bench/call_overhead.py --json results.json  the same figures as data
+    python -m bench.call_overhead                     the table
+    python -m bench.call_overhead --json calls.json   the same figures as data
 
 The kernel adds two arrays of one element, which takes some nanoseconds, so that a call's whole time
-is its cost. A bare ctypes call of the same kernel with ready addresses, which checks nothing, is
-the least that a call from Python can cost. All cases take turns; each figure is the best and the
-median of `--rounds` rounds. Fails when the best call with NumPy or torch arrays is above the limit.
+is its cost. The first row, a ctypes call of the same kernel with ready addresses that checks
+nothing, is the least that a call from Python can cost. Exits with 1 when a call with NumPy or torch
+arrays costs more than the limit.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
+from bench.harness import alternate, arguments, report
+
+# isort: split
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from tensorc.ir.parse import parse
 from tensorc.runtime.module import build
+from tensorc.target import Target
 
-LIMIT_MICROSECONDS = 10.0
-LIMITED = ("NumPy", "NumPy, inputs read-only", "torch", "NumPy, symbolic shape")
+LIMIT_US = 10.0
+LIMITED = ("NumPy", "NumPy, symbolic shape", "NumPy, inputs read-only", "torch")
 
 CONCRETE = """
 def add(A: Buffer["f32", 1, 1], B: Buffer["f32", 1, 1], C: Buffer["f32", 1, 1, "out"]):
@@ -55,12 +52,12 @@ def add(A: Buffer["f32", M, N], B: Buffer["f32", M, N], C: Buffer["f32", M, N, "
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Row:
     """Microseconds of one call."""
 
     case: str
-    best: float
-    median: float
+    best_us: float
+    median_us: float
 
 
 class OnlyDLPack:
@@ -96,33 +93,14 @@ def cases() -> dict[str, Callable[[], object]]:
     }
 
 
-def measure(rounds: int, calls: int) -> list[Figure]:
-    times: dict[str, list[float]] = {}
-    table = cases()
-    for _ in range(rounds):
-        for case, call in table.items():
-            start = time.perf_counter()
-            for _ in range(calls):
-                call()
-            times.setdefault(case, []).append((time.perf_counter() - start) / calls * 1e6)
-    return [Figure(case, min(t), statistics.median(t)) for case, t in times.items()]
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--calls", type=int, default=500)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    figures = measure(options.rounds, options.calls)
-    print(f"{'case':30} {'best':>8} {'median':>8}  microseconds a call")
-    for figure in figures:
-        print(f"{figure.case:30} {figure.best:8.2f} {figure.median:8.2f}")
-    if options.json:
-        options.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=2))
-    slow = [f for f in figures if f.case in LIMITED and f.best > LIMIT_MICROSECONDS]
-    for figure in slow:
-        print(f"{figure.case}: above {LIMIT_MICROSECONDS} microseconds")
+    options = arguments(__doc__).parse_args()
+    timings = alternate(cases(), options.repeats)
+    rows = [Row(case, t.best * 1e6, t.median * 1e6) for case, t in timings.items()]
+    report(Target.parse("cpu").describe(), rows, options.json)
+    slow = [row.case for row in rows if row.case in LIMITED and row.best_us > LIMIT_US]
+    if slow:
+        print(f"above {LIMIT_US} us: {', '.join(slow)}")
     return 1 if slow else 0
 
 
