@@ -31,6 +31,9 @@ class DType(Enum):
     F64 = "f64"
     INDEX = "index"
 
+    # Every look-up by dtype takes this hash; that of Enum is a Python function.
+    __hash__ = object.__hash__
+
     def __str__(self) -> str:
         return self.value
 

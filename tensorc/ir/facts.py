@@ -52,6 +52,10 @@ class Facts:
             found = self._linear[expr] = linear(expr)
         return found
 
+    def remember(self, expr: Expr, combination: Linear) -> None:
+        """Takes note of the combination that an expression was built from."""
+        self._linear[expr] = combination
+
     def interval(self, expr: Expr) -> Interval:
         if type(expr) is Var and expr.dtype is DType.INDEX:
             return self.ranges.get(expr.name, ANY)

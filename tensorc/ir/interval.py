@@ -195,3 +195,23 @@ _BINARY: Mapping[str, Callable[[Interval, Interval], Interval]] = {
 def binary_interval(op: str, a: Interval, b: Interval) -> Interval:
     """The values of an operation on mathematical integers."""
     return _BINARY[op](a, b) if op in _BINARY else ANY
+
+
+def decided(op: str, difference: Interval) -> bool | None:
+    """Whether a comparison of a with b holds, from the interval of a - b; None if it may."""
+    low, high = difference
+    below, above = high is not None and high < 0, low is not None and low > 0
+    match op:
+        case "lt" if below or (low is not None and low >= 0):
+            return below
+        case "ge" if below or (low is not None and low >= 0):
+            return not below
+        case "gt" if above or (high is not None and high <= 0):
+            return above
+        case "le" if above or (high is not None and high <= 0):
+            return not above
+        case "eq" | "ne" if below or above:
+            return op == "ne"
+        case "eq" | "ne" if low == high == 0:
+            return op == "eq"
+    return None

@@ -138,6 +138,7 @@ def _factors(atom: Expr) -> tuple[Expr, ...]:
     return (atom,)
 
 
+@lru_cache(maxsize=4096)
 def _index(value: int) -> Const:
     return Const(value, DType.INDEX)
 

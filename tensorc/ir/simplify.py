@@ -16,22 +16,15 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import gcd
 from types import MappingProxyType
+from typing import Literal
 
 from tensorc.dtype import DType
 from tensorc.ir.arith import FALSE, TRUE, index
 from tensorc.ir.facts import Facts
 from tensorc.ir.fold import cast_of_cast, fold_binary, fold_cast, fold_unary
-from tensorc.ir.interval import Interval, Ranges
+from tensorc.ir.interval import Interval, Ranges, decided
 from tensorc.ir.linear import Linear, combined
-from tensorc.ir.match import (
-    BY_OPERATOR,
-    OF_TERMS,
-    Bindings,
-    Ready,
-    instance,
-    sum_matches,
-    tree_matches,
-)
+from tensorc.ir.match import COMPLETIONS, Completion, Ready, candidates, form, instance
 from tensorc.ir.nodes import (
     COMPARISONS,
     Alloc,
@@ -54,6 +47,7 @@ from tensorc.ir.nodes import (
     Unary,
     Var,
 )
+from tensorc.ir.premises import Bindings, side
 from tensorc.ir.types import dtype_of
 from tensorc.ir.walk import children, map_children, nodes, replace, seq, substitute
 
@@ -75,7 +69,7 @@ class Simplifier:
         found = self._done.get(expr)
         if found is None:
             found = self._VISIT[type(expr)](self, expr)
-            if found in self.facts.conditions:
+            if self.facts.conditions and found in self.facts.conditions:
                 found = TRUE if self.facts.conditions[found] else FALSE
             self._done[expr] = self._done[found] = found
         return found
@@ -168,65 +162,31 @@ class Simplifier:
 
     # Rules
 
-    def _by_rules(self, op: str, dtype: DType, expr: Expr) -> Expr:
+    def _by_rules(self, op: str, dtype: DType, expr: Unary | Binary | Select) -> Expr:
         if self._has_vector(expr):
             self._vectors.add(expr)
             return expr
-        for ready in BY_OPERATOR.get((op, dtype), ()):
+        right = form(expr.b) if isinstance(expr, Binary) else None
+        for ready in candidates(op, dtype, form(expr.a), right):
             result = self._attempt(ready, expr, dtype)
             if result is not None:
                 return self(result)
         return expr
 
     def _attempt(self, ready: Ready, expr: Expr, dtype: DType) -> Expr | None:
-        rule = ready.rule
-        if ready.of_sum:
-            for bound in sum_matches(rule.pattern, expr, self.facts.linear):
-                if self._holds(ready, bound):
-                    return instance(rule.result, bound, dtype)
+        if ready.ways is not None:
+            assert isinstance(expr, Binary)
+            for bound in ready.ways(expr, self.facts.linear):
+                if ready.holds(bound, self.facts):
+                    return instance(ready.rule.result, bound, dtype)
             return None
         bound = {}
-        if not tree_matches(rule.pattern, expr, bound):
+        assert ready.tree is not None
+        if not ready.tree(expr, bound) or not ready.holds(bound, self.facts):
             return None
         if ready.dtypes is not None and dtype_of(bound["x"]) not in ready.dtypes:
             return None
-        return instance(rule.result, bound, dtype) if self._holds(ready, bound) else None
-
-    def _holds(self, ready: Ready, bound: Bindings) -> bool:
-        return all(self._known(condition, bound) for condition in ready.conditions)
-
-    def _known(self, condition: Binary, bound: Bindings) -> bool:
-        match condition:
-            case Binary(op="le", a=Binary(op="mul", a=c, b=Var(name=name)), b=limit) if (
-                name not in bound
-            ):
-                factor = self._value(c, bound).constant
-                least, _ = self.facts.interval_of(self._value(limit, bound))
-                if factor <= 0 or least is None:
-                    return False
-                bound[name] = index(least // factor)
-                return True
-        difference = self._value(condition.a, bound) - self._value(condition.b, bound)
-        return decided(condition.op, self.facts.interval_of(difference)) is True
-
-    def _value(self, expr: Expr, bound: Bindings) -> Linear:
-        """A side of a condition. Literals of data count as numbers."""
-        match expr:
-            case Var(name=name):
-                value = bound[name]
-                if isinstance(value, Const):
-                    return Linear({}, int(value.value))
-                return self.facts.linear(value)
-            case Const(value=value):
-                return Linear({}, int(value))
-            case Binary(op=("add" | "sub" | "mul") as op, a=a, b=b):
-                return combined(op, self._value(a, bound), self._value(b, bound))
-            case Binary(op=op, a=a, b=b):
-                left, right = self._value(a, bound), self._value(b, bound)
-                folded = fold_binary(op, index(left.constant), index(right.constant))
-                assert folded is not None
-                return Linear({}, int(folded.value))
-        raise TypeError(f"not a condition: {expr!r}")
+        return instance(ready.rule.result, bound, dtype)
 
     # Sums and comparisons of indices
 
@@ -234,7 +194,9 @@ class Simplifier:
         combination = self._gathered(expr)
         if self._vectors and any(node in self._vectors for node in nodes(expr, Expr)):
             return self._vector(expr)
-        return combination.expr()
+        result = combination.expr()
+        self.facts.remember(result, combination)
+        return result
 
     def _gathered(self, expr: Expr) -> Linear:
         return self._completed(self._collect(expr))
@@ -259,40 +221,30 @@ class Simplifier:
         for atom, coefficient in combination.terms.items():
             if type(atom) is not Binary or atom.op not in ("floormod", "floordiv"):
                 continue
-            for ready in OF_TERMS:
-                changed = self._complete(ready, combination, atom, coefficient)
+            for completion in COMPLETIONS:
+                changed = self._complete(completion, combination, atom, coefficient)
                 if changed is not None:
                     return self._completed(changed)
         return combination
 
     def _complete(
-        self, ready: Ready, combination: Linear, atom: Expr, coefficient: int
+        self, completion: Completion, combination: Linear, atom: Expr, coefficient: int
     ) -> Linear | None:
-        """The combination with `atom` and the term that it completes replaced by a rule's result.
-
-        The pattern is first + second, where `atom` is the second, times a number.
-        """
-        pattern = ready.rule.pattern
-        assert isinstance(pattern, Binary)
-        second, scale = pattern.b, 1
+        """The combination with `atom` and the term that it completes replaced by their sum."""
         bound: Bindings = {}
-        if isinstance(second, Binary) and second.op == "mul":
-            assert isinstance(second.b, Unary)
-            second, scale_letter = second.a, second.b.a
-        else:
-            scale_letter = None
-        if not tree_matches(second, atom, bound) or not self._holds(ready, bound):
+        if not completion.second(atom, bound) or not completion.holds(bound, self.facts):
             return None
-        if scale_letter is not None:
-            scale = -self._value(scale_letter, bound).constant
+        scale = 1
+        if completion.scale is not None:
+            scale = side(completion.scale, bound, self.facts).constant
         if scale == 0 or coefficient % scale:
             return None
         factor = coefficient // scale
-        first = self._gathered(instance(pattern.a, bound, DType.INDEX)).scaled(factor)
+        first = self._gathered(instance(completion.first, bound, DType.INDEX)).scaled(factor)
         if any(combination.terms.get(t) != k for t, k in first.terms.items()):
             return None
-        result = self._gathered(instance(ready.rule.result, bound, DType.INDEX)).scaled(factor)
-        return combination - first - Linear({atom: coefficient}, 0) + result
+        whole = self._gathered(instance(completion.rule.result, bound, DType.INDEX)).scaled(factor)
+        return combination - first - Linear({atom: coefficient}, 0) + whole
 
     def _comparison(self, expr: Binary) -> Expr:
         difference = self._completed(self._side(expr.a) - self._side(expr.b))
@@ -316,22 +268,21 @@ class Simplifier:
         return side if side.terms else Linear(side.terms, int(index(side.constant).value))
 
     def _less(self, difference: Linear) -> Expr:
-        """difference < 0, as a < b with the literal on the right, or a >= literal."""
+        """difference < 0, as a < b with the literal on the right, or as a >= literal."""
         terms, limit = difference.terms, -difference.constant
         left = {atom: k for atom, k in terms.items() if k > 0}
         right = {atom: -k for atom, k in terms.items() if k < 0}
-        pairs = [(Linear(terms, 0).expr(), index(limit))]
-        pairs.append((Linear(left, 0).expr(), Linear(right, limit).expr()))
-        if not left:
-            pairs[1] = (index(-limit), Linear(right, 0).expr())
-        for a, b in pairs:
-            for ready in BY_OPERATOR["lt", DType.INDEX]:
-                result = self._attempt(ready, Binary("lt", a, b), DType.INDEX)
+        against_literal = Binary("lt", Linear(terms, 0).expr(), index(limit))
+        if left:
+            split = Binary("lt", Linear(left, 0).expr(), Linear(right, limit).expr())
+        else:
+            split = Binary("lt", index(-limit), Linear(right, 0).expr())
+        for shape in (against_literal, split):
+            for ready in candidates("lt", DType.INDEX, form(shape.a), form(shape.b)):
+                result = self._attempt(ready, shape, DType.INDEX)
                 if result is not None:
                     return self(result)
-        if not left:
-            return Binary("ge", pairs[1][1], index(1 - limit))
-        return Binary("lt", *pairs[1])
+        return split if left else Binary("ge", split.b, index(1 - limit))
 
     _VISIT: Mapping[type[Expr], Callable[..., Expr]] = {
         Const: _leaf,
@@ -346,27 +297,7 @@ class Simplifier:
     }
 
 
-def decided(op: str, difference: Interval) -> bool | None:
-    """Whether a comparison of a with b holds, from the interval of a - b; None if it may."""
-    low, high = difference
-    below, above = high is not None and high < 0, low is not None and low > 0
-    match op:
-        case "lt" if below or (low is not None and low >= 0):
-            return below
-        case "ge" if below or (low is not None and low >= 0):
-            return not below
-        case "gt" if above or (high is not None and high <= 0):
-            return above
-        case "le" if above or (high is not None and high <= 0):
-            return not above
-        case "eq" | "ne" if below or above:
-            return op == "ne"
-        case "eq" | "ne" if low == high == 0:
-            return op == "eq"
-    return None
-
-
-def _equality(op: str, difference: Linear) -> Expr:
+def _equality(op: Literal["eq", "ne"], difference: Linear) -> Expr:
     """difference == 0 (or != 0): divided by the common divisor, the first term positive."""
     divisor = gcd(*difference.terms.values())
     if difference.constant % divisor:
@@ -450,8 +381,8 @@ def _loop(loop: For, here: Simplifier, unit_loops: bool) -> Stmt:
         facts = here.facts
     low, high = facts.interval(begin)[0], facts.interval(end)[1]
     facts.ranges[variable.name] = (low, None if high is None else high - 1)
-    for op, limit in (("lt", end), ("ge", begin)):
-        if not isinstance(limit, Const):
-            facts.learn(Binary(op, variable, limit), True)
+    for inside in (Binary("lt", variable, end), Binary("ge", variable, begin)):
+        if not isinstance(inside.b, Const):
+            facts.learn(inside, True)
     body = _statement(loop.body, here, unit_loops)
     return _unless_empty(loop, begin=begin, end=end, body=body)
