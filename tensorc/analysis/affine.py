@@ -21,14 +21,14 @@ OPERATION_LIMIT = 2_000_000
 """isl operations allowed to one query; about a second."""
 
 
-class NotAffineError(Exception):
+class NotAffineError(ValueError):
     """Carries the subterm that isl cannot express. Never leaves the analysis layer."""
 
     def __init__(self, term: Expr):
         self.term = term
 
 
-class TooComplexError(Exception):
+class TooComplexError(RuntimeError):
     """A query went past its operation limit. Never leaves the analysis layer."""
 
 

@@ -174,12 +174,14 @@ def _as_parameters_of_map(values: isl.Map, dims: Sequence[Expr]) -> tuple[isl.Ma
 def expressions_of(
     relation: isl.Map, inputs: Sequence[Expr], symbols: Mapping[str, str]
 ) -> list[Expr]:
-    """The outputs of a single-valued relation as expressions of its inputs.
+    """The outputs of a single-valued relation as expressions of its inputs; 0 if it is empty.
 
     Raises NotAffineError when the relation is not single-valued or has no closed form.
     """
     opened, names = _as_parameters_of_map(relation, inputs)
     names |= {isl_name: Var(name) for name, isl_name in symbols.items()}
+    if opened.is_empty():
+        return [index(0)] * opened.dim(isl.dim_type.out)
     if not opened.is_single_valued():
         raise NotAffineError(Const(0, DType.INDEX))
     values = opened.range().reset_tuple_id()

@@ -53,7 +53,8 @@ def instance_guard(
 ) -> Expr:
     """The condition that some instance of `stmt` has these values of the `chosen` loops.
 
-    With `reads`, an instance that reads this buffer. The condition may read the loops `around`; `values` gives the expressions that stand for the chosen loops.
+    With `reads`, an instance that reads this buffer. The condition may read the loops `around`;
+    `values` gives the expressions that stand for the chosen loops.
     """
     program = model(func)
     loops = (*around, *chosen)

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from tensorc.analysis import region
 from tensorc.analysis.region import Box
 from tensorc.ir.nodes import Buffer, Load, Node, Reduce, Stmt, Store
-from tensorc.ir.walk import replace, rewrite
+from tensorc.ir.walk import nodes, replace, rewrite
+
+
+def combined_with(stmt: Stmt, names: tuple[str, ...]) -> tuple[str, ...]:
+    """`names`, and behind them the buffers that some reduction in `stmt` combines with these."""
+    known = dict.fromkeys(names)
+    for reduce in nodes(stmt, Reduce):
+        group = [b.name for b in reduce.buffers]
+        if any(name in known for name in group):
+            known |= dict.fromkeys(group)
+    return tuple(known)
 
 
 def redirect(stmt: Stmt, local: Mapping[str, Buffer], box: Box) -> Stmt:

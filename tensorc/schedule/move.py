@@ -28,7 +28,7 @@ from tensorc.ir.walk import (
     substitute,
     variables,
 )
-from tensorc.schedule.cached import redirect
+from tensorc.schedule.cached import combined_with, redirect
 from tensorc.schedule.rewrite import stmt_at, wrap_if
 from tensorc.schedule.state import allocations
 
@@ -228,7 +228,8 @@ def settle(func: Func, buffer: str, inward: int = 0) -> Func:
     """`func` with an allocation moved inwards, and shrunk to the region that is used there.
 
     It goes to the innermost point that encloses the buffer's uses and keeps its values; `inward` is
-    a number of loops that are known to keep them.
+    a number of loops that are known to keep them. A buffer that a reduction combines with others
+    keeps its shape, since they share its indices.
     """
     found = allocations(func).get(buffer)
     if found is None:
@@ -247,7 +248,8 @@ def settle(func: Func, buffer: str, inward: int = 0) -> Func:
     fixed = [x.var.name for x in users[0].loops[:depth]]
     chosen = region.touches(users, buffer)
     box = region.box(alloc.buffer, chosen, fixed)
-    if all(constant(e) is not None for e in box.extents):
+    shared = combined_with(stmt_at(without, place), (buffer,)) != (buffer,)
+    if not shared and all(constant(e) is not None for e in box.extents):
         shrunk = replace(alloc.buffer, shape=box.extents)
         inside = redirect(stmt_at(without, place), {buffer: shrunk}, box)
     else:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tensorc.ir.arith import all_of, both, conjuncts
+from tensorc.analysis.effects import sizes
+from tensorc.analysis.region import loop_ranges
+from tensorc.ir.arith import all_of, both, conjuncts, index, maximum, sub
+from tensorc.ir.interval import interval
 from tensorc.ir.nodes import Alloc, Expr, For, Func, If, Node, Reduce, Seq, Stmt, Store, Var
 from tensorc.ir.walk import (
     Leaf,
@@ -66,6 +69,17 @@ def nest(loops: Iterable[For], body: Stmt) -> Stmt:
 def loop(name: str, begin: Expr, end: Expr) -> For:
     """A serial loop around nothing yet."""
     return For(Var(name), begin, end, Seq(()))
+
+
+def trips(func: Func, found: For, around: Iterable[For]) -> Expr:
+    """The number of iterations of a loop of `func`: its extent, or 0 where that may be negative.
+
+    `around` are the loops around it, outermost first.
+    """
+    extent = sub(found.end, found.begin)
+    known = loop_ranges(around, dict.fromkeys(sizes(func), (0, None)))
+    low = interval(extent, known)[0]
+    return extent if low is not None and low >= 0 else maximum(extent, index(0))
 
 
 def rename_loops(stmt: Stmt, names: Mapping[str, str]) -> Stmt:

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 from tensorc.analysis import affine
 from tensorc.analysis.effects import statements
-from tensorc.analysis.violation import Violation, malformed
+from tensorc.analysis.legality import concurrent, lockstep
+from tensorc.analysis.violation import Mark, Violation, malformed
 from tensorc.schedule.state import State, buffers, loops
 
 REGISTRY: dict[str, type[Step]] = {}
@@ -26,6 +27,8 @@ class Step(ABC):
 
     __slots__ = ()
     primitive: ClassVar[str]
+    keeps_promises: ClassVar[bool] = False
+    """Can the step, by its form, not change which iterations of a loop share an element?"""
 
     def __init_subclass__(cls) -> None:
         if "primitive" in cls.__dict__:
@@ -69,17 +72,44 @@ class Step(ABC):
 
 def violations(step: Step, state: State) -> Iterator[Violation]:
     """Why the step is refused in this state; empty when it is legal."""
-    return step.check(state)
+    refused = False
+    for violation in step.check(state):
+        refused = True
+        yield violation
+    if not refused and not step.keeps_promises:
+        yield from _broken_promises(step, state)
+
+
+# Theorem (promises). A loop that runs in parallel or in lockstep before a step may do so after it
+# when the step leaves the loop as it is, or when the theorem of its kind holds for the new nest.
+def _broken_promises(step: Step, state: State) -> Iterator[Violation]:
+    """DEP001, DEP003: every parallel or vectorized loop may still run as it does."""
+    before = loops(state.func)
+    if all(loop.node.kind not in _RULES for loop in before.values()):
+        return
+    after = step.apply(state).func
+    for name, loop in loops(after).items():
+        rule = _RULES.get(loop.node.kind)
+        old = before.get(name)
+        if rule is None or (old is not None and old.node == loop.node):
+            continue
+        mark = Mark(() if old is None else old.path)
+        for violation in rule(after, name, mark):
+            message = f"after this step, {violation.message}"
+            yield dataclasses.replace(violation, message=message, marks=(mark,))
+
+
+_RULES = {"parallel": concurrent, "vectorize": lockstep}
 
 
 def legal(step: Step, state: State) -> bool:
     """May this step be applied here? The one question that all consumers of legality ask."""
-    return next(step.check(state), None) is None
+    return explain(step, state) is None
 
 
 def explain(step: Step, state: State) -> Violation | None:
     """The first reason to refuse the step, None when it is legal."""
-    return next(step.check(state), None)
+    return next(violations(step, state), None)
 
 
 def questions() -> int:

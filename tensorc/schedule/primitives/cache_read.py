@@ -18,7 +18,7 @@ from tensorc.ir.arith import add, index, sub
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, Load, Node, Stmt, Store, Var
 from tensorc.ir.walk import rewrite, seq, substitute, variables
 from tensorc.schedule.place import Place, check_scope, copy_nest, find_place, place_stmt
-from tensorc.schedule.rewrite import put, wrap_if
+from tensorc.schedule.rewrite import put, trips, wrap_if
 from tensorc.schedule.state import State, buffers
 from tensorc.schedule.step import Step, check_buffers, check_loops, check_statements
 
@@ -163,7 +163,8 @@ class CacheRead(Step):
         name, suffix = self._name(state)
         chosen = [state.loop(x).node for x in self.layout]
         new = {x.var.name: state.fresh(f"{x.var.name}.{suffix}") for x in chosen}
-        pack = Buffer(name, tuple(sub(x.end, x.begin) for x in chosen), buffer.dtype, self.scope)  # type: ignore[arg-type]
+        shape = tuple(trips(state.func, x, place.around) for x in chosen)
+        pack = Buffer(name, shape, buffer.dtype, self.scope)  # type: ignore[arg-type]
         found = next(a for a in stmt.accesses if a.buffer.name == self.buffer)
         values = {old: Var(fresh) for old, fresh in new.items()}
         source = tuple(substitute(i, values) for i in found.indices)

@@ -15,7 +15,7 @@ from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
 from tensorc.ir.arith import add, constant, index
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Load, Stmt, Store, Var
 from tensorc.ir.walk import nodes, seq, written
-from tensorc.schedule.cached import redirect
+from tensorc.schedule.cached import combined_with, redirect
 from tensorc.schedule.place import Place, check_scope, copy_nest, find_place, place_stmt
 from tensorc.schedule.primitives.cache_read import SCOPES
 from tensorc.schedule.rewrite import put, wrap_if
@@ -31,8 +31,8 @@ class CacheWrite(Step):
     `at=None` it begins at the statement's outermost loop.
 
     Elements that are read before they are written are copied in first, elements that are written
-    are copied out last, and every access of that part to the buffer goes to the copy. A reduction
-    over several buffers gets a copy of each.
+    are copied out last, and every access of that part to the buffer goes to the copy. Buffers that
+    a reduction of the part combines get a copy each.
 
     rewrite:
         for i in range(4):
@@ -50,7 +50,8 @@ class CacheWrite(Step):
 
     legal when:
         the statement and the loop exist (REF001, REF002, REF003); the loop encloses it, and the
-        buffer is allocated around the part (STR002)
+        buffer is allocated around the part (STR002); buffers reduced together have one shape
+        (STR007)
         the scope is known (ARG001); a register copy has a constant size that fits the target's
         vector registers (STR004, TGT001) and no parallel loop inside (STR003)
         which elements are read and written can be told exactly (UNS001, UNS003)
@@ -85,6 +86,9 @@ class CacheWrite(Step):
             return
         group = [b.name for b in self._buffers(state)]
         broken = list(check_scope(state, self._place(state), group))
+        if len({b.shape for b in self._buffers(state)}) > 1:
+            reason = f"`{'`, `'.join(group)}` are reduced together but differ in shape"
+            broken.append(malformed("STR007", f"no common copy: {reason}", stmt.path))
         if not broken:
             broken = list(self._registers(state))
         yield from broken
@@ -206,8 +210,9 @@ class CacheWrite(Step):
         }
 
     def _buffers(self, state: State) -> tuple[Buffer, ...]:
+        """What the statement writes, and what a reduction of the part combines with that."""
         now = buffers(state.func)
-        return tuple(now[b.name] for b in written(self._statement(state).node))
+        return tuple(now[name] for name in self._group(state)[0])
 
     def _statement(self, state: State) -> Statement:
         found = state.find_statement(self.statement)
@@ -215,8 +220,18 @@ class CacheWrite(Step):
         return found
 
     def _place(self, state: State) -> Place:
+        return self._group(state)[1]
+
+    def _group(self, state: State) -> tuple[tuple[str, ...], Place]:
+        """The names of the buffers that get a copy, and the part that holds all uses of them."""
         stmt = self._statement(state)
-        return find_place(state, stmt, self.at, {b.name for b in written(stmt.node)})
+        names = tuple(b.name for b in written(stmt.node))
+        while True:
+            place = find_place(state, stmt, self.at, names)
+            grown = combined_with(place_stmt(state.func, place), names)
+            if grown == names:
+                return names, place
+            names = grown
 
     def made(self, state: State) -> tuple[str, ...]:
         return tuple(state.fresh(f"{b.name}.acc") for b in self._buffers(state))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tensorc.analysis.violation import Violation, malformed
-from tensorc.ir.arith import add, constant, floordiv, floormod, index, maximum, mul
-from tensorc.ir.nodes import Expr, For, Var
-from tensorc.ir.walk import substitute, variables
-from tensorc.schedule.rewrite import loop, nest, put
-from tensorc.schedule.state import Loop, State, loops
+from tensorc.ir.arith import add, constant, floordiv, floormod, index, mul
+from tensorc.ir.nodes import For, Var
+from tensorc.ir.walk import enclosing, substitute, variables
+from tensorc.schedule.rewrite import loop, nest, put, trips
+from tensorc.schedule.state import State, loops
 from tensorc.schedule.step import Step, check_loops, check_serial
 from tensorc.schedule.tidy import tidied
 
@@ -36,6 +36,7 @@ class Fuse(Step):
     """
 
     primitive: ClassVar[str] = "fuse"
+    keeps_promises: ClassVar[bool] = True
     outer: str
     inner: str
 
@@ -62,7 +63,9 @@ class Fuse(Step):
     def apply(self, state: State) -> State:
         outer, inner = state.loop(self.outer), state.loop(self.inner)
         (name,) = self.made(state)
-        rows, columns = _trips(outer), _trips(inner)
+        around = [n for _, n in enclosing(state.func, outer.path) if isinstance(n, For)]
+        rows = trips(state.func, outer.node, around)
+        columns = trips(state.func, inner.node, [*around, outer.node])
         divisor = index(1) if constant(columns) == 0 else columns
         values = {
             self.outer: add(floordiv(Var(name), divisor), outer.node.begin),
@@ -77,9 +80,3 @@ class Fuse(Step):
 
     def made(self, state: State) -> tuple[str, ...]:
         return (state.fresh(f"{self.outer}_{self.inner}"),)
-
-
-def _trips(found: Loop) -> Expr:
-    """The number of iterations, which is not negative even when the extent is."""
-    extent = found.extent
-    return extent if isinstance(extent, Var) else maximum(extent, index(0))

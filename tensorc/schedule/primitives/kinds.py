@@ -22,6 +22,7 @@ class _Kind(Step):
     """What the three kinds share: one field, and the change of `kind`."""
 
     __slots__ = ()
+    keeps_promises: ClassVar[bool] = True
     kind: ClassVar[LoopKind]
     loop: str
 
@@ -183,6 +184,7 @@ class Annotate(Step):
     """
 
     primitive: ClassVar[str] = "annotate"
+    keeps_promises: ClassVar[bool] = True
     loop: str
     key: str
     value: int | str

@@ -16,7 +16,7 @@ from tensorc.ir.arith import sub
 from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, If, Load, Reduce, Stmt, Store, Var
 from tensorc.ir.walk import replace, seq, substitute, variables, written
-from tensorc.schedule.rewrite import nest, put, rename_loops, stmt_at, wrap_if
+from tensorc.schedule.rewrite import nest, put, rename_loops, stmt_at, trips, wrap_if
 from tensorc.schedule.state import State
 from tensorc.schedule.step import Step, check_loops, check_serial
 
@@ -55,6 +55,7 @@ class Rfactor(Step):
     """
 
     primitive: ClassVar[str] = "rfactor"
+    keeps_promises: ClassVar[bool] = True
     loop: str
 
     @classmethod
@@ -146,7 +147,8 @@ class Rfactor(Step):
         node = stmt.node
         assert isinstance(node, Reduce)
         kept, own = self._kept(stmt), self._nest(stmt)
-        shape = tuple(sub(x.end, x.begin) for x in kept)
+        around = stmt.loops[: len(stmt.loops) - len(own)]
+        shape = tuple(trips(state.func, x, around) for x in kept)
         parts = tuple(
             Buffer(name, shape, b.dtype)
             for b, name in zip(node.buffers, self.made(state), strict=True)

@@ -36,6 +36,7 @@ class SetScope(Step):
     """
 
     primitive: ClassVar[str] = "set_scope"
+    keeps_promises: ClassVar[bool] = True
     buffer: str
     scope: str
 

@@ -52,6 +52,7 @@ class Split(Step):
     """
 
     primitive: ClassVar[str] = "split"
+    keeps_promises: ClassVar[bool] = True
     loop: str
     factors: tuple[int, ...]
     tail: str = "guard"

@@ -63,6 +63,7 @@ class TransformLayout(Step):
     """
 
     primitive: ClassVar[str] = "transform_layout"
+    keeps_promises: ClassVar[bool] = True
     buffer: str
     layout: tuple[Expr, ...]
 
