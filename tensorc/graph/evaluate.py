@@ -44,7 +44,7 @@ def evaluate_node(
     node: Node, known: Mapping[Value, Array], backend: Backend = interpreted
 ) -> tuple[Array, ...]:
     """The results of one node."""
-    program = lower(Group((node,), node.outputs), lambda _: False)
-    results = {value: empty(value) for value in node.outputs}
-    backend(program.func)([results[v] if v in results else known[v] for v in program.values])
-    return tuple(results.values())
+    group = Group((node,), node.outputs)
+    results = tuple(map(empty, node.outputs))
+    backend(lower(group, lambda _: False))([*(known[v] for v in group.inputs), *results])
+    return results

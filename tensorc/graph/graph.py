@@ -75,7 +75,7 @@ class Node:
         """An argument by name."""
         return self.keywords.get(name, default)
 
-    def with_arguments(self, **changes: Argument) -> Node:
+    def with_arguments(self, changes: Mapping[str, Argument]) -> Node:
         """This node with some arguments set or, where they were absent, added."""
         merged = {**self.keywords, **changes}
         return dataclasses.replace(self, arguments=tuple(merged.items()))

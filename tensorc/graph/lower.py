@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorc.dtype import DType
+from tensorc.graph.collapse import collapse
 from tensorc.graph.elements import (
     CHEAP,
     Operand,
@@ -56,19 +57,12 @@ class Group:
         return " + ".join(names or [node.op for node in self.nodes])
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A function, and the value that each of its parameters is."""
-
-    func: Func
-    values: tuple[Value, ...]
-
-
-def lower(group: Group, is_constant: Callable[[Value], bool]) -> Program:
+def lower(group: Group, is_constant: Callable[[Value], bool]) -> Func:
     """The program of a group. Equal groups give equal functions, whatever their values are called.
 
-    Parameters are the inputs (X0, X1, ...; constants W0, W1, ... of mode "const") and the outputs.
-    A parameter's shape is that of its value up to a reshape, which compact arrays do not notice.
+    Parameters are the group's inputs, in order (X0, X1, ...; constants W0, W1, ... of mode
+    "const"), and its outputs. A parameter's shape is that of its value up to a reshape, which
+    compact arrays do not notice.
     """
     inputs = group.inputs
     placeholders: dict[Value, Tensor] = {}
@@ -84,7 +78,7 @@ def lower(group: Group, is_constant: Callable[[Value], bool]) -> Program:
     operands = _operands(group, {value: operand(t) for value, t in placeholders.items()})
     outputs = [_output(operands[value]) for value in group.outputs]
     func = tc.func_of(list(placeholders.values()), outputs, name=_name(group))
-    return Program(simplify_func(func, unit_loops=True), (*inputs, *group.outputs))
+    return collapse(simplify_func(func, unit_loops=True))
 
 
 def _name(group: Group) -> str:
@@ -137,8 +131,12 @@ def _reads(group: Group) -> dict[Value, list[int]]:
 
 def _kept(node: Node, value: Value, result: Operand, reads: list[int]) -> Operand:
     """The operand of a value: an expression, or a stage when that would be evaluated too often."""
-    if operator_of(node).kind in (Kind.VIEW, Kind.FILL):
+    kind = operator_of(node).kind
+    if kind in (Kind.VIEW, Kind.FILL):
         return result
+    if kind is Kind.PAD:
+        # A stage, as the padding of a convolution is: whether to inline it is for a schedule.
+        return stored("pad", result)
     expr = result.sample()
     if sum(1 for _ in nodes(expr, Expr)) > LARGEST:
         return stored("T", result)

@@ -32,7 +32,8 @@ class Kind(Enum):
 
     VIEW = "view"  # each element is one element of the operand: an index map
     FILL = "fill"  # no tensor operand: each element is a number or a function of its indices
-    MAP = "map"  # each element is an expression of a few elements
+    POINTWISE = "pointwise"  # each element is an expression of those at the same indices
+    MAP = "map"  # each element is an expression of a few elements, wherever they are
     PAD = "pad"  # a map that is also welcome as the first stage of a window or matrix product
     ROWS = "rows"  # reduces some dimensions of its first operand; may give its shape back
     ANCHOR = "anchor"  # a product or window: worth a schedule of its own
@@ -40,7 +41,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An entry of the table. `costly` maps should not be computed more often than needed."""
+    """An entry of the table. A `costly` one should not be computed more often than needed."""
 
     name: str
     kind: Kind
@@ -54,7 +55,10 @@ _FAMILIES = ("pointwise", "views", "fills", "linear", "pooling", "reductions", "
 
 
 def operator(
-    *names: str, kind: Kind, costly: bool = False, reduced: Reduced | None = None
+    *names: str,
+    kind: Kind,
+    costly: bool = False,
+    reduced: Reduced | None = None,
 ) -> Callable[[B], B]:
     """Enters a function under names: `op`, or `op.overload` where overloads differ in meaning."""
 

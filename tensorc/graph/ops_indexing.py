@@ -241,12 +241,12 @@ def select_scatter(self: Operand, src: Operand, dim: int, index: int) -> Operand
     return Operand(self.shape, self.dtype, element)
 
 
-@operator("tril", kind=Kind.MAP)
+@operator("tril", kind=Kind.POINTWISE)
 def tril(self: Operand, diagonal: int = 0) -> Operand:
     return _triangle(self, diagonal, lower=True)
 
 
-@operator("triu", kind=Kind.MAP)
+@operator("triu", kind=Kind.POINTWISE)
 def triu(self: Operand, diagonal: int = 0) -> Operand:
     return _triangle(self, diagonal, lower=False)
 

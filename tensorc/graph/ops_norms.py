@@ -165,7 +165,7 @@ def native_group_norm(
     return reshaped(whole, self.shape), means.cast(self.dtype), inverse.cast(self.dtype)
 
 
-@operator("_native_batch_norm_legit_no_training", kind=Kind.MAP, costly=True)
+@operator("_native_batch_norm_legit_no_training", kind=Kind.POINTWISE, costly=True)
 def batch_norm(
     self: Operand,
     weight: Operand | None,

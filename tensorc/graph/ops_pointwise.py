@@ -92,7 +92,7 @@ _COSTLY: Mapping[str, tuple[Unary, bool]] = {
     "silu": (lambda x: x * tc.sigmoid(x), True),
 }
 for _name, (_fn, _wide) in _COSTLY.items():
-    operator(_name, kind=Kind.MAP, costly=True)(_real(_fn, _wide))
+    operator(_name, kind=Kind.POINTWISE, costly=True)(_real(_fn, _wide))
 
 
 def _same(fn: Unary, floats: Unary | None = None) -> Callable[..., Operand]:
@@ -124,42 +124,42 @@ def _absolute(x: Handle) -> Handle:
     return tc.abs(x) if x.dtype.is_signed else x
 
 
-operator("neg", kind=Kind.MAP)(_same(lambda x: -x))
-operator("abs", kind=Kind.MAP)(_same(_absolute))
-operator("sign", "sgn", kind=Kind.MAP)(_same(_sign, _sign_of_float))
-operator("floor", kind=Kind.MAP)(_same(_itself, tc.floor))
-operator("ceil", kind=Kind.MAP)(_same(_itself, tc.ceil))
-operator("trunc", "fix", kind=Kind.MAP)(_same(_itself, tc.trunc))
-operator("round", kind=Kind.MAP)(_same(_itself, tc.round))
-operator("square", kind=Kind.MAP)(_same(lambda x: x * x))
-operator("bitwise_not", kind=Kind.MAP)(_same(lambda x: ~x))
+operator("neg", kind=Kind.POINTWISE)(_same(lambda x: -x))
+operator("abs", kind=Kind.POINTWISE)(_same(_absolute))
+operator("sign", "sgn", kind=Kind.POINTWISE)(_same(_sign, _sign_of_float))
+operator("floor", kind=Kind.POINTWISE)(_same(_itself, tc.floor))
+operator("ceil", kind=Kind.POINTWISE)(_same(_itself, tc.ceil))
+operator("trunc", "fix", kind=Kind.POINTWISE)(_same(_itself, tc.trunc))
+operator("round", kind=Kind.POINTWISE)(_same(_itself, tc.round))
+operator("square", kind=Kind.POINTWISE)(_same(lambda x: x * x))
+operator("bitwise_not", kind=Kind.POINTWISE)(_same(lambda x: ~x))
 
 
-@operator("relu", kind=Kind.MAP)
+@operator("relu", kind=Kind.POINTWISE)
 def relu(self: Operand) -> Operand:
     return elementwise(lambda x: tc.maximum(x, number(0, x.dtype)), self, compute=self.dtype)
 
 
-@operator("isnan", kind=Kind.MAP)
+@operator("isnan", kind=Kind.POINTWISE)
 def isnan(self: Operand) -> Operand:
     if not self.dtype.is_float:
         return elementwise(lambda x: tc.const(False, "bool"), self, compute=DType.BOOL)
     return elementwise(tc.isnan, self, compute=self.dtype, result=DType.BOOL)
 
 
-@operator("isinf", kind=Kind.MAP)
+@operator("isinf", kind=Kind.POINTWISE)
 def isinf(self: Operand) -> Operand:
     if not self.dtype.is_float:
         return elementwise(lambda x: tc.const(False, "bool"), self, compute=DType.BOOL)
     return elementwise(lambda x: tc.abs(x) == math.inf, self, compute=self.dtype, result=DType.BOOL)
 
 
-@operator("logical_not", kind=Kind.MAP)
+@operator("logical_not", kind=Kind.POINTWISE)
 def logical_not(self: Operand) -> Operand:
     return elementwise(tc.logical_not, self, compute=DType.BOOL)
 
 
-@operator("_to_copy", kind=Kind.MAP)
+@operator("_to_copy", kind=Kind.POINTWISE)
 def to_copy(self: Operand, dtype: DType | None = None) -> Operand:
     return elementwise(_itself, self, compute=self.dtype if dtype is None else dtype)
 
@@ -190,30 +190,30 @@ def _scaled(other: Value, alpha: Number) -> Value:
     return elementwise(lambda x: x * number(alpha, dtype), other, compute=dtype)
 
 
-@operator("add", kind=Kind.MAP)
+@operator("add", kind=Kind.POINTWISE)
 def add(self: Value, other: Value, alpha: Number = 1) -> Operand:
     return _arithmetic(lambda a, b: a + b, tc.logical_or)(self, _scaled(other, alpha))
 
 
-@operator("sub", kind=Kind.MAP)
+@operator("sub", kind=Kind.POINTWISE)
 def sub(self: Value, other: Value, alpha: Number = 1) -> Operand:
     return _arithmetic(lambda a, b: a - b)(self, _scaled(other, alpha))
 
 
-@operator("rsub", kind=Kind.MAP)
+@operator("rsub", kind=Kind.POINTWISE)
 def rsub(self: Value, other: Value, alpha: Number = 1) -> Operand:
     return sub(other, self, alpha)
 
 
-operator("mul", kind=Kind.MAP)(_arithmetic(lambda a, b: a * b, tc.logical_and))
-operator("maximum", kind=Kind.MAP)(_arithmetic(tc.maximum, tc.logical_or))
-operator("minimum", kind=Kind.MAP)(_arithmetic(tc.minimum, tc.logical_and))
-operator("bitwise_and", kind=Kind.MAP)(_arithmetic(lambda a, b: a & b, tc.logical_and))
-operator("bitwise_or", kind=Kind.MAP)(_arithmetic(lambda a, b: a | b, tc.logical_or))
-operator("bitwise_xor", kind=Kind.MAP)(_arithmetic(lambda a, b: a ^ b, lambda a, b: a != b))
+operator("mul", kind=Kind.POINTWISE)(_arithmetic(lambda a, b: a * b, tc.logical_and))
+operator("maximum", kind=Kind.POINTWISE)(_arithmetic(tc.maximum, tc.logical_or))
+operator("minimum", kind=Kind.POINTWISE)(_arithmetic(tc.minimum, tc.logical_and))
+operator("bitwise_and", kind=Kind.POINTWISE)(_arithmetic(lambda a, b: a & b, tc.logical_and))
+operator("bitwise_or", kind=Kind.POINTWISE)(_arithmetic(lambda a, b: a | b, tc.logical_or))
+operator("bitwise_xor", kind=Kind.POINTWISE)(_arithmetic(lambda a, b: a ^ b, lambda a, b: a != b))
 
 
-@operator("div", "true_divide", kind=Kind.MAP, costly=True)
+@operator("div", "true_divide", kind=Kind.POINTWISE, costly=True)
 def div(self: Value, other: Value, rounding_mode: str | None = None) -> Operand:
     dtype = common_dtype(self, other)
     if rounding_mode is None:
@@ -252,7 +252,7 @@ def _remainder(a: Handle, b: Handle) -> Handle:
     return tc.select(tc.logical_and(rest != 0.0, (rest < 0.0) != (b < 0.0)), rest + b, rest)
 
 
-@operator("floor_divide", kind=Kind.MAP, costly=True)
+@operator("floor_divide", kind=Kind.POINTWISE, costly=True)
 def floor_divide(self: Value, other: Value) -> Operand:
     return div(self, other, "floor")
 
@@ -267,8 +267,8 @@ def _divided(floats: Binary, integers: Binary) -> Callable[..., Operand]:
     return build
 
 
-operator("remainder", kind=Kind.MAP, costly=True)(_divided(_remainder, tc.floormod))
-operator("fmod", kind=Kind.MAP, costly=True)(_divided(_fmod, tc.truncmod))
+operator("remainder", kind=Kind.POINTWISE, costly=True)(_divided(_remainder, tc.floormod))
+operator("fmod", kind=Kind.POINTWISE, costly=True)(_divided(_fmod, tc.truncmod))
 
 
 def _compared(fn: Binary) -> Callable[..., Operand]:
@@ -281,12 +281,12 @@ def _compared(fn: Binary) -> Callable[..., Operand]:
     return build
 
 
-operator("eq", kind=Kind.MAP)(_compared(lambda a, b: a == b))
-operator("ne", kind=Kind.MAP)(_compared(lambda a, b: a != b))
-operator("lt", kind=Kind.MAP)(_compared(lambda a, b: a < b))
-operator("le", kind=Kind.MAP)(_compared(lambda a, b: a <= b))
-operator("gt", kind=Kind.MAP)(_compared(lambda a, b: a > b))
-operator("ge", kind=Kind.MAP)(_compared(lambda a, b: a >= b))
+operator("eq", kind=Kind.POINTWISE)(_compared(lambda a, b: a == b))
+operator("ne", kind=Kind.POINTWISE)(_compared(lambda a, b: a != b))
+operator("lt", kind=Kind.POINTWISE)(_compared(lambda a, b: a < b))
+operator("le", kind=Kind.POINTWISE)(_compared(lambda a, b: a <= b))
+operator("gt", kind=Kind.POINTWISE)(_compared(lambda a, b: a > b))
+operator("ge", kind=Kind.POINTWISE)(_compared(lambda a, b: a >= b))
 
 
 def _logical(fn: Binary) -> Callable[..., Operand]:
@@ -296,9 +296,9 @@ def _logical(fn: Binary) -> Callable[..., Operand]:
     return build
 
 
-operator("logical_and", kind=Kind.MAP)(_logical(tc.logical_and))
-operator("logical_or", kind=Kind.MAP)(_logical(tc.logical_or))
-operator("logical_xor", kind=Kind.MAP)(_logical(lambda a, b: a != b))
+operator("logical_and", kind=Kind.POINTWISE)(_logical(tc.logical_and))
+operator("logical_or", kind=Kind.POINTWISE)(_logical(tc.logical_or))
+operator("logical_xor", kind=Kind.POINTWISE)(_logical(lambda a, b: a != b))
 
 
 def _power(x: Handle, exponent: Number) -> Handle | None:
@@ -319,7 +319,7 @@ def _power(x: Handle, exponent: Number) -> Handle | None:
     return cheap[float(exponent)](x) if float(exponent) in cheap else None
 
 
-@operator("pow", kind=Kind.MAP, costly=True)
+@operator("pow", kind=Kind.POINTWISE, costly=True)
 def pow(self: Value, exponent: Value) -> Operand:
     dtype = common_dtype(self, exponent)
     if dtype is DType.BOOL:
@@ -346,7 +346,7 @@ def _number_power(x: Handle, exponent: Number) -> Handle:
     return half * half * x if exponent % 2 else half * half
 
 
-@operator("where", kind=Kind.MAP)
+@operator("where", kind=Kind.POINTWISE)
 def where(condition: Operand, self: Value, other: Value) -> Operand:
     dtype = common_dtype(self, other)
     shapes = (v.shape for v in (condition, self, other) if isinstance(v, Operand))
@@ -364,7 +364,7 @@ def where(condition: Operand, self: Value, other: Value) -> Operand:
 # Activations and limits ------------------------------------------------------------------------
 
 
-@operator("clamp", kind=Kind.MAP)
+@operator("clamp", kind=Kind.POINTWISE)
 def clamp(self: Operand, min: Value | None = None, max: Value | None = None) -> Operand:
     dtype = common_dtype(self, *(limit for limit in (min, max) if limit is not None))
     result = elementwise(_itself, self, compute=dtype)
@@ -375,7 +375,7 @@ def clamp(self: Operand, min: Value | None = None, max: Value | None = None) -> 
     return result
 
 
-@operator("hardtanh", kind=Kind.MAP)
+@operator("hardtanh", kind=Kind.POINTWISE)
 def hardtanh(self: Operand, min_val: Number = -1, max_val: Number = 1) -> Operand:
     return elementwise(
         lambda x: tc.minimum(tc.maximum(x, number(min_val, x.dtype)), number(max_val, x.dtype)),
@@ -383,7 +383,7 @@ def hardtanh(self: Operand, min_val: Number = -1, max_val: Number = 1) -> Operan
     )  # fmt: skip
 
 
-@operator("leaky_relu", kind=Kind.MAP)
+@operator("leaky_relu", kind=Kind.POINTWISE)
 def leaky_relu(self: Operand, negative_slope: Number = 0.01) -> Operand:
     return elementwise(
         lambda x: tc.select(x > 0.0, x, x * float(negative_slope)),
@@ -391,7 +391,7 @@ def leaky_relu(self: Operand, negative_slope: Number = 0.01) -> Operand:
     )  # fmt: skip
 
 
-@operator("elu", kind=Kind.MAP, costly=True)
+@operator("elu", kind=Kind.POINTWISE, costly=True)
 def elu(self: Operand, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Operand:
     def value(x: Handle) -> Handle:
         below = _expm1(x * float(input_scale)) * float(alpha * scale)
@@ -400,7 +400,7 @@ def elu(self: Operand, alpha: Number = 1, scale: Number = 1, input_scale: Number
     return elementwise(value, self, compute=wide_dtype(self.dtype), result=self.dtype)
 
 
-@operator("gelu", kind=Kind.MAP, costly=True)
+@operator("gelu", kind=Kind.POINTWISE, costly=True)
 def gelu(self: Operand, approximate: str = "none") -> Operand:
     def exact(x: Handle) -> Handle:
         return x * 0.5 * (tc.erf(x * math.sqrt(0.5)) + 1.0)

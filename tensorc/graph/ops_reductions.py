@@ -138,13 +138,15 @@ def _extreme(
 @operator("any", kind=Kind.ROWS, reduced=named_dimensions)
 def any(self: Operand, dim: Dims = None, keepdim: bool = False) -> Operand:
     truth = self.cast(DType.BOOL)
-    return _reduced("any", truth, dim, keepdim, lambda x, axes, _: tc.any(x, axis=axes))
+    result = _reduced("any", truth, dim, keepdim, lambda x, axes, _: tc.any(x, axis=axes))
+    return result.cast(DType.U8) if self.dtype is DType.U8 else result
 
 
 @operator("all", kind=Kind.ROWS, reduced=named_dimensions)
 def all(self: Operand, dim: Dims = None, keepdim: bool = False) -> Operand:
     truth = self.cast(DType.BOOL)
-    return _reduced("all", truth, dim, keepdim, lambda x, axes, _: tc.all(x, axis=axes))
+    result = _reduced("all", truth, dim, keepdim, lambda x, axes, _: tc.all(x, axis=axes))
+    return result.cast(DType.U8) if self.dtype is DType.U8 else result
 
 
 @operator("var", kind=Kind.ROWS, reduced=named_dimensions)

@@ -174,10 +174,15 @@ def _from_file(path: Path) -> Any:
     try:
         return torch.export.load(path)
     except (RuntimeError, ValueError, KeyError, AssertionError, OSError, AttributeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ArgumentError(
-            "network", f"{path} is not a whole .pt2 file of torch.export.save: {reason}"
-        ) from error
+        reason = (
+            f"{path} is not a whole .pt2 file of torch.export.save, or its results are of classes "
+            f"that torch does not know yet (import their library first): {_first_line(error)}"
+        )
+        raise ArgumentError("network", reason) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _exported(module: Any, inputs: Sequence[Any] | None, keywords: Any) -> Any:
@@ -193,9 +198,8 @@ def _exported(module: Any, inputs: Sequence[Any] | None, keywords: Any) -> Any:
         with torch.no_grad():
             return torch.export.export(module, tuple(inputs or ()), keywords)
     except torch._dynamo.exc.UserError as error:
-        reason = str(error).partition("\n")[0]
         what = "control flow that depends on data"
-        problem = Unsupported(what, reason, ((type(module).__name__, 1),))
+        problem = Unsupported(what, _first_line(error), ((type(module).__name__, 1),))
         raise UnsupportedNetworkError(type(module).__name__, [problem]) from error
 
 
