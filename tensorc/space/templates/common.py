@@ -39,13 +39,18 @@ def nearest(options: Sequence[int], wanted: int) -> int:
     return max(below) if below else min(options)
 
 
-def best_rows(extent: int, most: int) -> int:
+def best_rows(extent: int, options: Sequence[int]) -> int:
     """The number of rows in registers that costs least: little padding, then few tiles.
 
-    Each tile pays for its rows and, once, for the loads of the vectors that its rows share.
+    Each tile pays for its rows and, once, for the loads of the vectors that its rows share; a
+    ragged last tile needs guards.
     """
-    choices = range(1, min(extent, most) + 1)
-    return min(choices, key=lambda r: (-(-extent // r) * (r + 1.5), -r))
+
+    def cost(rows: int) -> tuple[float, int]:
+        ragged = 1.1 if extent % rows else 1.0
+        return -(-extent // rows) * (rows + 1.5) * ragged, -rows
+
+    return min(options, key=cost)
 
 
 def lanes(target: Target, stage: StageFacts) -> int:

@@ -172,8 +172,8 @@ def _tiles(
     left = budget
     for axis in _row_axes(anchor, vector):
         options = tile_options(axis.extent, left)
-        wanted = best_rows(axis.extent, left)
-        rows = yield Choice("rows", axis.name, options, nearest(options, wanted), (vectors, left))
+        wanted = best_rows(axis.extent, options)
+        rows = yield Choice("rows", axis.name, options, wanted, (vectors, left))
         assert isinstance(rows, int)
         tiles[axis.name] = Tile(-(-axis.extent // rows), rows)
         left //= rows

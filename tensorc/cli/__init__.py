@@ -1,0 +1,18 @@
+"""The command line: `tensorc run|compile|show|check|replay|explain|bench`."""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """The entry point of the console script."""
+    try:
+        from tensorc.cli.app import app
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("typer", "rich"):
+            raise
+        raise SystemExit(
+            f"tensorc: the command line needs {missing.name}: pip install 'tensorc[cli]'"
+        ) from None
+    app()

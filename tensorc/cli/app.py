@@ -1,0 +1,174 @@
+"""The commands. Tables and colours on a terminal, plain text in a pipe, data with `--json`."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.syntax import Syntax
+
+from tensorc.cli.source import prepared
+from tensorc.errors import ScheduleError, TensorcError
+from tensorc.ir.print import print_func
+from tensorc.schedule.trace import call
+
+app = typer.Typer(
+    help="A tensor compiler: loop nests, checked schedules, machine code.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console(highlight=False)
+
+Source = Annotated[str, typer.Argument(help="FILE.py:NAME of a Func or Schedule, or a text file")]
+Trace = Annotated[str | None, typer.Option(help="a trace, .json or .py; default: the rules'")]
+Target = Annotated[str, typer.Option(help="cpu, cpu:x86-64-v3, ...")]
+AsJson = Annotated[bool, typer.Option("--json", help="print data instead of text")]
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Errors of tensorc end the command with their message and exit code 1."""
+    try:
+        yield
+    except TensorcError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+
+
+def emit(data: Any) -> None:
+    typer.echo(json.dumps(data, indent=2))
+
+
+def nest(text: str) -> None:
+    """Print a nest, in colour on a terminal."""
+    if console.is_terminal:
+        console.print(Syntax(text, "python", background_color="default"))
+    else:
+        typer.echo(text)
+
+
+@app.command()
+def show(source: Source, trace: Trace = None, target: Target = "cpu", as_json: AsJson = False,
+         ) -> None:  # fmt: skip
+    """Print a nest before, between and after the steps of a trace."""
+    with refusals():
+        schedule, steps = prepared(source, trace, target)
+        before = print_func(schedule.func)
+        records: list[dict[str, str]] = [{"step": "", "nest": before}]
+        for step in steps:
+            schedule.apply(step)
+            records.append({"step": call(step), "nest": print_func(schedule.func)})
+    if as_json:
+        emit(records)
+        return
+    nest(before)
+    for number, (old, new) in enumerate(itertools.pairwise(records), 1):
+        console.rule(f"step {number}: {new['step']}") if console.is_terminal else typer.echo(
+            f"# step {number}: {new['step']}"
+        )
+        for line in _changes(old["nest"], new["nest"]):
+            style = {"+": "green", "-": "red"}.get(line[:1], "dim")
+            console.print(line, style=style, markup=False, soft_wrap=True)
+    typer.echo("")
+    nest(records[-1]["nest"])
+
+
+def _changes(before: str, after: str) -> Iterator[str]:
+    """The changed lines and one line around them, marked + and -."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
+    for line in lines:
+        if not line.startswith(("---", "+++")):
+            yield "..." if line.startswith("@@") else line
+
+
+@app.command()
+def check(source: Source, trace: Trace = None, target: Target = "cpu", as_json: AsJson = False,
+          ) -> None:  # fmt: skip
+    """Check the steps of a trace, one by one; exit code 1 at the first that is refused."""
+    with refusals():
+        schedule, steps = prepared(source, trace, target)
+    results, failed = [], None
+    for step in steps:
+        try:
+            schedule.apply(step)
+        except ScheduleError as error:
+            failed = error
+            results.append({"step": call(step), "ok": False, **_refusal(error)})
+            break
+        results.append({"step": call(step), "ok": True})
+    if as_json:
+        emit({"steps": results, "legal": failed is None})
+    else:
+        for number, result in enumerate(results, 1):
+            typer.echo(f"{'ok     ' if result['ok'] else 'REFUSED'}  {number:3d}  {result['step']}")
+        if failed is not None:
+            typer.echo("")
+            typer.echo(str(failed))
+    if failed is not None:
+        raise typer.Exit(1)
+
+
+def _refusal(error: ScheduleError) -> dict[str, Any]:
+    violation = error.violation
+    witness = violation.witness
+    return {
+        "code": violation.code,
+        "kind": violation.kind.value,
+        "message": violation.message,
+        "witness": None if witness is None else witness.text,
+        "alternatives": list(violation.alternatives),
+    }
+
+
+@app.command()
+def replay(source: Source, trace: Trace = None, target: Target = "cpu", python: bool = False,
+           as_json: AsJson = False) -> None:  # fmt: skip
+    """Apply a trace and print the nest that it gives; --python prints the trace as source."""
+    with refusals():
+        schedule, steps = prepared(source, trace, target)
+        schedule.replay(steps)
+    if as_json:
+        emit({"nest": print_func(schedule.func), "trace": json.loads(schedule.trace.to_json())})
+    elif python:
+        typer.echo(schedule.trace.to_python(), nl=False)
+    else:
+        nest(print_func(schedule.func))
+
+
+@app.command("compile")
+def compile_(source: Source, output: Annotated[Path, typer.Option("-o", "--output")],
+             trace: Trace = None, target: Target = "cpu") -> None:  # fmt: skip
+    """Compile a function to an object, a library or a header, by the suffix of the output."""
+    from tensorc.runtime.module import build
+
+    with refusals():
+        schedule, steps = prepared(source, trace, target)
+        schedule.replay(steps)
+        build(schedule).save(output)
+    typer.echo(f"wrote {output}")
+
+
+@app.command()
+def explain(source: Source, trace: Trace = None, target: Target = "cpu", as_json: AsJson = False,
+            ) -> None:  # fmt: skip
+    """Print each lowering stage, the LLVM IR, and the hot loop's assembly."""
+    from tensorc.cli.explain import explanation
+
+    with refusals():
+        schedule, steps = prepared(source, trace, target)
+        schedule.replay(steps)
+        found = explanation(schedule)
+    if as_json:
+        emit(found.as_dict())
+        return
+    for title, text in found.sections():
+        console.rule(title) if console.is_terminal else typer.echo(f"# {title}")
+        typer.echo(text)

@@ -1,0 +1,115 @@
+"""What became of a kernel: its stages, its LLVM IR, and the hot loop with its share of peak."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tensorc.codegen.pipeline import Options as BuildOptions
+from tensorc.codegen.pipeline import lower
+from tensorc.ir.print import print_func
+from tensorc.runtime.module import Module, build
+from tensorc.schedule.schedule import Schedule
+
+ISSUE = 6.0
+UNITS = 2.0
+"""A recent core issues about six instructions a cycle, two of them multiply-adds, two loads."""
+
+_LABEL = re.compile(r"^(\.?[A-Za-z_$][\w.$]*):")
+_JUMP = re.compile(r"^\s+j[a-z]+\s+(\.?[A-Za-z_$][\w.$]*)")
+_MULTIPLY_ADD = re.compile(r"^\s+v?fn?m(?:add|sub|la)")
+_MEMORY = re.compile(r"^\s+v\w*\s.*\(")
+
+
+@dataclass(frozen=True, slots=True)
+class HotLoop:
+    """The innermost loop with the most multiply-adds, counted statically.
+
+    `share` is the share of the multiply-add peak that the issue width, the load ports and the
+    multiply-add units together allow; what memory costs is not in it.
+    """
+
+    label: str
+    instructions: int
+    multiply_adds: int
+    memory_operands: int
+    share: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Each stage's text, the LLVM IR and the hot loop (None when no loop multiplies and adds)."""
+
+    stages: tuple[tuple[str, str], ...]
+    llvm: str
+    hot: HotLoop | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "stages": [{"name": n, "text": t} for n, t in self.stages],
+            "llvm": self.llvm,
+            "hot": None if self.hot is None else asdict(self.hot),
+        }
+
+    def sections(self) -> Iterator[tuple[str, str]]:
+        """Titles and texts, in the order of compilation; stages that changed nothing are named."""
+        previous = ""
+        for name, text in self.stages:
+            yield f"stage {name}", text if text != previous else "(unchanged)\n"
+            previous = text
+        yield "llvm", self.llvm
+        if self.hot is None:
+            yield "hot loop", "no loop multiplies and adds\n"
+            return
+        hot = self.hot
+        yield (
+            f"hot loop: {hot.multiply_adds} multiply-adds in {hot.instructions} instructions,"
+            f" {hot.memory_operands} memory operands: at most {hot.share:.0%} of peak",
+            hot.text,
+        )
+
+
+def explanation(schedule: Schedule) -> Explanation:
+    """Lower, emit and compile a scheduled function, and keep what each part made."""
+    lowered = lower(schedule.func, schedule.target, BuildOptions())
+    stages = [("schedule", print_func(schedule.func))]
+    stages += [(name, print_func(func)) for name, func in lowered.stages]
+    module: Module = build(schedule)
+    return Explanation(tuple(stages), module.source("llvm"), hot_loop(module.source("asm")))
+
+
+def hot_loop(assembly: str) -> HotLoop | None:
+    """The innermost loop of an assembly text with the most multiply-adds, if there is one."""
+    lines = assembly.splitlines()
+    labels: dict[str, int] = {}
+    best: HotLoop | None = None
+    for number, line in enumerate(lines):
+        label = _LABEL.match(line)
+        if label:
+            labels[label[1]] = number
+        jump = _JUMP.match(line)
+        if jump and jump[1] in labels:
+            start = labels[jump[1]]
+            found = _counted(jump[1], lines[start : number + 1])
+            inner = any(_backward(lines[n], labels, start, n) for n in range(start + 1, number))
+            if not inner and (best is None or found.multiply_adds > best.multiply_adds):
+                best = found
+    return best if best is not None and best.multiply_adds else None
+
+
+def _backward(line: str, labels: dict[str, int], start: int, number: int) -> bool:
+    """Is the line a jump back to a label inside the loop: is there a loop in the loop?"""
+    jump = _JUMP.match(line)
+    return bool(jump) and start < labels.get(jump[1], number + 1) <= number  # type: ignore[index]
+
+
+def _counted(label: str, lines: list[str]) -> HotLoop:
+    code = [x for x in lines if x.startswith(("\t", " ")) and not x.strip().startswith((".", "#"))]
+    adds = sum(1 for x in code if _MULTIPLY_ADD.match(x))
+    memory = sum(1 for x in code if _MEMORY.match(x))
+    cycles = max(adds / UNITS, memory / UNITS, len(code) / ISSUE)
+    share = adds / UNITS / cycles if cycles else 0.0
+    return HotLoop(label, len(code), adds, memory, share, "\n".join(lines) + "\n")
