@@ -79,7 +79,7 @@ def fold_unary(op: UnaryOp, a: Const) -> Const | None:
         return Const(math.isnan(x), DType.BOOL)
     if op == "not":
         return Const(not x if dtype is DType.BOOL else ~int(x), dtype)
-    if op in ("neg", "abs") and not (dtype.is_float and math.isnan(x)):
+    if op in ("neg", "abs"):
         return Const(-x if op == "neg" else abs(x), dtype)
     return None
 

@@ -88,6 +88,9 @@ def _rules(domain: Domain, *rows: tuple[str, Handle, Value] | tuple[str, Handle,
     return tuple(rule(*row) for row in rows)
 
 
+within = (y >= 0) & (y < c)
+
+
 def _quotient(a: Handle, divisor: int) -> Handle:
     """a / divisor, which `/` refuses to build of letters."""
     return Handle(Binary("div", a.expr, const(divisor, "index").expr))
@@ -130,8 +133,8 @@ RULES: tuple[Rule, ...] = (
         ("truncmod-of-negative", truncmod(x, y), -(-x % y), (x <= 0) & (y >= 0)),
         ("div-multiple", (x * c + y) // c, x + y // c, c > 1),
         ("mod-multiple", (x * c + y) % c, y % c, c > 1),
-        ("div-digits", (x * c + y) // (c * d), x // d, (d > 0) & (c > 1) & (y >= 0) & (y < c)),
-        ("mod-digits", (x * c + y) % (c * d), x % d * c + y, (d > 0) & (c > 1) & (y >= 0) & (y < c)),
+        ("div-digits", (x * c + y) // (c * d), x // d, (c > 1) & (d > 0) & within),
+        ("mod-digits", (x * c + y) % (c * d), x % d * c + y, (c > 1) & (d > 0) & within),
         ("div-div", (x // c + e) // d, (x + c * e) // (c * d), (c > 0) & (d > 0)),
         ("div-mod", x % (c * d) // c, x // c % d, (c > 0) & (d > 0)),
         ("mod-mod", (x % (c * d) * e + y) % c, (x * e + y) % c),
@@ -145,7 +148,6 @@ RULES: tuple[Rule, ...] = (
     # Sums of indices.
     *_rules("index",
         ("recompose", x // c * c + x % c, x),
-        ("recompose-digit", x // (c * d) * c + x // d % c, x // d, (c > 0) & (d > 0)),
         ("remainder", x + x // c * -c, x % c),
     ),
     # Minimum, maximum and magnitude.
@@ -180,8 +182,6 @@ RULES: tuple[Rule, ...] = (
     ),
     *_rules("any",
         ("select-itself", select(p, x, x), x),
-        ("select-true", select(TRUE, x, y), x),
-        ("select-false", select(FALSE, x, y), y),
         ("select-not", select(~p, x, y), select(p, y, x)),
         ("not-equal", ~(x == y), x != y),
         ("not-unequal", ~(x != y), x == y),
@@ -244,12 +244,10 @@ RULES: tuple[Rule, ...] = (
         ("and-true", p & TRUE, p),
         ("false-and", FALSE & p, FALSE),
         ("and-false", p & FALSE, FALSE),
-        ("and-same", p & p, p),
         ("true-or", TRUE | p, TRUE),
         ("or-true", p | TRUE, TRUE),
         ("false-or", FALSE | p, p),
         ("or-false", p | FALSE, p),
-        ("or-same", p | p, p),
         ("not-not-condition", ~~p, p),
         ("equal-true", p == TRUE, p),
         ("equal-false", p == FALSE, ~p),

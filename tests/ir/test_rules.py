@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -17,12 +19,12 @@ from tensorc.ir.facts import Facts
 from tensorc.ir.interp import evaluate
 from tensorc.ir.linear import linear
 from tensorc.ir.match import instance
-from tensorc.ir.nodes import COMPARISONS, Binary, Expr, Var
+from tensorc.ir.nodes import COMPARISONS, Binary, Const, Expr, Unary, Var
 from tensorc.ir.print import print_expr
-from tensorc.ir.rules import DOMAINS, RULES, Rule
+from tensorc.ir.rules import DOMAINS, LITERALS, RULES, Rule
 from tensorc.ir.simplify import Simplifier
 from tensorc.ir.types import dtype_of
-from tensorc.ir.walk import children, nodes
+from tensorc.ir.walk import children, nodes, substitute
 from tests.ir.expressions import CONDITIONS, INDICES, bits, data, places
 
 RULE = {rule.name: rule for rule in RULES}
@@ -76,10 +78,12 @@ def test_rule_holds_of_values(rule: Rule):
 
 
 def literal(expr: Expr) -> int | float | None:
-    """The value of an expression without variables."""
-    if any(True for _ in nodes(expr, Var)):
-        return None
-    return evaluate(expr, {})
+    """The value of a literal, or of integer arithmetic on literals, which becomes one."""
+    if isinstance(expr, Const):
+        return expr.value
+    arithmetic = all(isinstance(node, Const | Unary | Binary) for node in nodes(expr, Expr))
+    whole = dtype_of(expr).is_integer or dtype_of(expr) is DType.INDEX
+    return evaluate(expr, {}) if arithmetic and whole else None
 
 
 def weight(expr: Expr) -> int:
@@ -125,7 +129,7 @@ def order(expr: Expr) -> tuple[int | float, ...]:
 class Watched(Simplifier):
     """Checks at every application of a rule that the order decreases; counts by name."""
 
-    applied: set[str] = set()
+    applied: ClassVar[set[str]] = set()
 
     def _attempt(self, ready, expr, dtype):
         result = super()._attempt(ready, expr, dtype)
@@ -145,6 +149,30 @@ class Watched(Simplifier):
     def assuming(self, condition, holds):
         other = super().assuming(condition, holds)
         return Watched(other.facts)
+
+
+def instances(rule: Rule, dtype: DType) -> Iterator[tuple[Expr, dict]]:
+    """The pattern with literals for its letters c, d and e, and ranges for the others."""
+    names = letters(rule)
+    literals = [name for name in names if name in LITERALS]
+    others = [name for name in names if name in "xy"]
+    ranges = ((None, None), (0, None), (None, 0), (1, 1), (6, 7))
+    for numbers in itertools.product((2, 3, 6, -2, 1), repeat=len(literals)):
+        bound = dict(zip(literals, (Const(n, dtype) for n in numbers), strict=True))
+        made = substitute(typed(rule.pattern, rule, dtype), bound)
+        for chosen in itertools.product(ranges, repeat=len(others)):
+            yield made, dict(zip(others, chosen, strict=True))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=IDS)
+def test_every_rule_is_needed(rule: Rule):
+    dtype = DOMAINS[rule.domain][-1]
+    for expr, ranges in instances(rule, dtype):
+        Watched.applied.clear()
+        Watched(Facts(ranges))(expr)
+        if rule.name in Watched.applied:
+            return
+    pytest.fail(f"{rule.name} is never applied: other rules come first")
 
 
 @settings(max_examples=1000)

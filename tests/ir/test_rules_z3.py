@@ -233,7 +233,6 @@ LEMMAS: dict[str, list[tuple[str, dict[str, Handle]]]] = {
         ("div-div", {"e": const(0, "index")}),
     ],
     "mod-mod": [("div-multiple", {"x": -d * e * (x // (c * d)), "y": x * e + y})],
-    "recompose-digit": [("div-div", {"c": d, "d": c, "e": const(0, "index")})],
 }
 RULE = {rule.name: rule for rule in RULES}
 
