@@ -88,7 +88,9 @@ def allocate(c: Context, buffer: Buffer) -> None:
 def _on_stack(c: Context, buffer: Buffer, elements: int) -> Place:
     pointer = c.out.named(buffer.name)
     type_ = memory_type(buffer.dtype)
-    c.out.allocas.append(f"  {pointer} = alloca {type_}, i64 {max(elements, 1)}, align {ALIGNMENT}")
+    # An array type, not a count: the optimiser leaves an alloca with a count in memory.
+    held = f"[{max(elements, 1)} x {type_}]"
+    c.out.allocas.append(f"  {pointer} = alloca {held}, align {ALIGNMENT}")
     return Place(pointer, ALIGNMENT, elements)
 
 
