@@ -36,7 +36,8 @@ class Writer:
 
     def named(self, name: str) -> str:
         """A fresh local name that reminds of a name of the program."""
-        return self.fresh(_UNFIT.sub("_", name) + ".")
+        # A digit at the start would make it one of LLVM's own numbered names.
+        return self.fresh(f"{'_' * name[:1].isdigit()}{_UNFIT.sub('_', name)}.")
 
     # Instructions ---------------------------------------------------------------------------------
 
