@@ -98,9 +98,10 @@ class Signature:
         sizes = (ctypes.c_int64 for _ in self.sizes)
         return (*own, *sizes, *((ctypes.c_void_p, ctypes.c_int32) if self.scratch else ()))
 
-    def function(self, address: int) -> Callable[..., int]:
-        """The kernel at an address, as a callable that releases the GIL."""
-        return ctypes.CFUNCTYPE(ctypes.c_int32, *self.argument_types)(address)
+    def function(self, address: int, *more: type) -> Callable[..., int]:
+        """The kernel at an address, as a callable that releases the GIL; `more` is for arguments
+        that a variant of it takes at the end."""
+        return ctypes.CFUNCTYPE(ctypes.c_int32, *self.argument_types, *more)(address)
 
     def __str__(self) -> str:
         return f"{name_text(self.name)}({', '.join(described(param) for param in self.params)})"

@@ -8,11 +8,11 @@ import warnings
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from tensorc import config
+from tensorc.codegen.context import Check
 from tensorc.codegen.jit import compile_module
-from tensorc.codegen.llvm import Kernel, emit
+from tensorc.codegen.llvm import emit
 from tensorc.codegen.pipeline import Options, lower
 from tensorc.dtype import DType
 from tensorc.errors import CacheWarning, ParseError
@@ -25,14 +25,6 @@ from tensorc.runtime.cache import CacheKey, CompileCache
 from tensorc.target import Target
 
 
-class Check(NamedTuple):
-    """A run-time check: the statement, the buffer (or what else it is of), and what it asks."""
-
-    statement: str
-    buffer: str
-    what: str
-
-
 @dataclass(frozen=True, slots=True)
 class Code:
     """An object file and how to call it.
@@ -43,6 +35,8 @@ class Code:
         signature: the C interface.
         parallel: whether it needs the parallel hook.
         checks: what result k + 1 of the entry means.
+        nests: for code that measures itself, the names of its outermost nests. The entry takes a
+            last pointer, to two 64-bit counters for each: ticks of the clock, and how often.
     """
 
     object: bytes
@@ -50,6 +44,7 @@ class Code:
     signature: Signature
     parallel: bool
     checks: tuple[Check, ...]
+    nests: tuple[str, ...]
 
 
 def compiled(func: Func, target: Target, options: Options) -> Code:
@@ -84,11 +79,8 @@ def _made(func: Func, target: Target, options: Options) -> Code:
     verify(func)
     kernel = emit(lower(func, target, options))
     data = compile_module(kernel.text, target).object_bytes()
-    return Code(data, kernel.symbol, signature_of(kernel), kernel.parallel, ())
-
-
-def signature_of(kernel: Kernel) -> Signature:
-    return Signature(kernel.name, kernel.params, kernel.shared_bytes, kernel.worker_bytes)
+    signature = Signature(kernel.name, kernel.params, kernel.shared_bytes, kernel.worker_bytes)
+    return Code(data, kernel.symbol, signature, kernel.parallel, kernel.checks, kernel.profile)
 
 
 # Entries of the cache: the length of a JSON text, the text, the object. ---------------------------
@@ -102,6 +94,7 @@ def _packed(code: Code) -> bytes:
         "workspace": _workspace_text(code.signature),
         "parallel": code.parallel,
         "checks": code.checks,
+        "nests": code.nests,
     }
     text = json.dumps(facts).encode()
     return _LENGTH.pack(len(text)) + text + code.object
@@ -118,13 +111,14 @@ def _unpacked(func: Func, payload: bytes) -> Code | None:
                 "workspace": str(workspace),
                 "parallel": bool(parallel),
                 "checks": list(checks),
+                "nests": list(nests),
             }:
                 (param,) = parse(workspace).params
                 assert isinstance(param.value, Buffer)
                 shared, worker, *_ = param.value.shape
                 signature = Signature(func.name, func.params, shared, worker)
                 meanings = tuple(Check(*map(str, check)) for check in checks)
-                return Code(data, symbol, signature, parallel, meanings)
+                return Code(data, symbol, signature, parallel, meanings, tuple(map(str, nests)))
     except (struct.error, ParseError, ValueError, TypeError, AssertionError):
         return None
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc import __version__
@@ -74,12 +74,14 @@ class Names:
         return cls(function, tuple(made[:count]), sizes, sizes if needs else ())
 
 
-def header(signature: Signature, names: Names, target: Target, checked: bool) -> str:
-    """The text of the header; `checked` is whether the kernel makes run-time checks."""
-    return "".join(f"{line}\n" for line in _lines(signature, names, target, checked))
+def header(signature: Signature, names: Names, target: Target, failures: Sequence[str] = ()) -> str:
+    """The text of the header; `failures` says what the results 1, 2, ... mean."""
+    return "".join(f"{line}\n" for line in _lines(signature, names, target, failures))
 
 
-def _lines(signature: Signature, names: Names, target: Target, checked: bool) -> Iterator[str]:
+def _lines(
+    signature: Signature, names: Names, target: Target, failures: Sequence[str]
+) -> Iterator[str]:
     guard = f"TENSORC_{names.function.upper()}_H"
     needed = " ".join(name for name in target.features if not name.startswith("-"))
     yield "/*"
@@ -99,7 +101,7 @@ def _lines(signature: Signature, names: Names, target: Target, checked: bool) ->
     yield 'extern "C" {'
     yield "#endif"
     yield ""
-    yield from _documentation(signature, names, checked)
+    yield from _documentation(signature, names, failures)
     parameters = [
         _declaration(p, n) for p, n in zip(signature.params, names.arguments, strict=True)
     ]
@@ -119,7 +121,7 @@ def _lines(signature: Signature, names: Names, target: Target, checked: bool) ->
     yield f"#endif /* {guard} */"
 
 
-def _documentation(signature: Signature, names: Names, checked: bool) -> Iterator[str]:
+def _documentation(signature: Signature, names: Names, failures: Sequence[str]) -> Iterator[str]:
     """What a caller must guarantee: nothing of this is checked in C."""
     yield "/*"
     for param, name in zip(signature.params, names.arguments, strict=True):
@@ -134,7 +136,9 @@ def _documentation(signature: Signature, names: Names, checked: bool) -> Iterato
         yield " * workers: workers that the workspace is for, at least 1"
     if any(writes(param) for param in signature.params):
         yield " * An array that is written overlaps no other."
-    yield " * Returns " + ("0, or the number of a failed check." if checked else "0.")
+    yield " * Returns 0, or the number of a failed check:" if failures else " * Returns 0."
+    for number, failure in enumerate(failures, start=1):
+        yield f" *   {number}: {_comment(failure)}"
     yield " */"
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import dataclasses
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from tensorc.codegen.context import Check
 from tensorc.codegen.hook import HOOK
 from tensorc.codegen.jit import (
     LoadedObject,
@@ -24,9 +28,11 @@ from tensorc.ir.walk import replace
 from tensorc.runtime import aot, parallel
 from tensorc.runtime.abi import Signature, alignment_of, extents
 from tensorc.runtime.array import aligned_bytes, empty, view
-from tensorc.runtime.code import Check, compiled
+from tensorc.runtime.code import compiled
 from tensorc.runtime.entry import Call, make_entry
 from tensorc.runtime.header import Names, header
+from tensorc.runtime.profile import Profile, measured
+from tensorc.runtime.work import Values
 from tensorc.target import Target
 
 Array = np.ndarray[Any, Any]
@@ -36,14 +42,19 @@ ALIGNMENT = 64
 class RuntimeCheckError(TensorcError):
     """A check of a kernel that was built with checks=True failed; outputs are partly written.
 
-    `statement` is the statement's name, `buffer` the buffer that it was about to touch, and `what`
-    is wrong.
+    `statement` is the statement's name (or that of a loop whose bounds are computed), `buffer` the
+    buffer that it was about to touch ("" for none), and `what` is wrong.
     """
 
     def __init__(self, function: str, statement: str, buffer: str, what: str):
         self.function, self.statement = function, statement
         self.buffer, self.what = buffer, what
-        super().__init__(f"{function}: statement `{statement}`, buffer `{buffer}`: {what}")
+        super().__init__(f"{function}: {_failure_text(statement, buffer, what)}")
+
+
+def _failure_text(statement: str, buffer: str, what: str) -> str:
+    place = f"statement `{statement}`" + (f", buffer `{buffer}`" if buffer else "")
+    return f"{place}: {what}"
 
 
 class Scheduled(Protocol):
@@ -121,11 +132,13 @@ class Module:
         self._call(*arguments)
 
     def _first_call(self, *arguments: object) -> None:
-        code = self._code
-        function = code.signature.function(self.address)
-        workspaces = Workspaces(code.parallel)
-        self._call = self._entry.bind(function, self._failure, parallel.prepare, workspaces)
+        self._call = self._bound(self.signature.function(self.address))
         self._call(*arguments)
+
+    def _bound(self, function: Callable[..., int]) -> Call:
+        """The entry check in front of a C function."""
+        workspaces = Workspaces(self._code.parallel)
+        return self._entry.bind(function, self._failure, parallel.prepare, workspaces)
 
     def run(self, *inputs: object) -> Any:
         """Run the kernel on the parameters that are not "out", in order, and make the others.
@@ -220,7 +233,8 @@ class Module:
         return lower(self.func, self.target, self._options)
 
     def _header(self, names: Names) -> str:
-        return header(self.signature, names, self.target, checked=bool(self._code.checks))
+        failures = [_failure_text(*check) for check in self._code.checks]
+        return header(self.signature, names, self.target, failures)
 
     def __repr__(self) -> str:
         code = self._code
@@ -229,6 +243,35 @@ class Module:
         facts += ["workspace"] if code.signature.scratch else []
         facts += ["checked"] if self._options.checks else []
         return f"<Module {self.signature}\n  {self.target.describe()}; {', '.join(facts)}>"
+
+    def profile(self, *arguments: object, repeats: int = 20) -> Profile:
+        """Where the time goes: run the kernel on the arguments of a call, one time to warm up and
+        `repeats` times measured, in a variant that reads the clock around each outermost nest.
+
+        Raises:
+            ArgumentError: as a call, or `repeats` is less than 1.
+        """
+        if repeats < 1:
+            raise ArgumentError("repeats", f"it is {repeats}; needed at least 1")
+        variant = Module(self.func, self.target, dataclasses.replace(self._options, profile=True))
+        names = (*(param.name for param in self.signature.params), *self.signature.sizes)
+        function = self.signature.function(variant.address, ctypes.c_void_p)
+        counters, values = 0, dict[str, float]()
+
+        def kernel(*passed: float) -> int:
+            nonlocal values
+            values = dict(zip(names, passed, strict=False))
+            return function(*passed, counters)
+
+        call = variant._bound(kernel)
+
+        def run(place: int) -> Values:
+            nonlocal counters
+            counters = place
+            call(*arguments)
+            return values
+
+        return measured(variant._lowered(), variant._code.nests, run, repeats)
 
     # Shipping ---------------------------------------------------------------------------------
 

@@ -310,9 +310,7 @@ def test_f10_headers_compile_whatever_the_names(tmp_path, function):
     params = tuple(Param(Buffer(name, sizes, DType.F32), "inout") for name in F10_NAMES)
     params += (Param(Var("register", DType.F64)),)
     signature = Signature(function, params, Var("N"))
-    (tmp_path / "k.h").write_text(
-        header(signature, Names.of(signature), Target.parse("cpu"), checked=False)
-    )
+    (tmp_path / "k.h").write_text(header(signature, Names.of(signature), Target.parse("cpu")))
     includes = "#include <complex.h>\n#include <tgmath.h>\n#include <stdlib.h>\n#include <string.h>"
     source = f'{includes}\n#include "k.h"\n#include "k.h"\nint unused;\n'
     (tmp_path / "k.c").write_text(source)
@@ -355,7 +353,7 @@ def test_the_header(golden):
     n = Var("N")
     signature = Signature(func.name, func.params, worker_bytes=n)
     target = replace(Target.parse("cpu:x86-64-v3"), cores=8)
-    text = header(signature, Names.of(signature), target, checked=False)
+    text = header(signature, Names.of(signature), target)
     golden.check(text.replace(__version__, "VERSION"))
 
 
@@ -375,13 +373,16 @@ def test_an_archive_is_one_that_ar_reads(tmp_path):
 
 def test_an_archive_for_apple():
     made = archive("kernel.o", b"even", ["_f", "_g"], bsd=True)
-    assert made[8:17] == b"__.SYMDEF"
-    size, name_f, place, name_g, place_g, length = struct.unpack_from("<6I", made, 68)
+    assert made[8:13] == b"#1/12"
+    assert made[68:80] == b"__.SYMDEF\0\0\0"
+    size, name_f, place, name_g, place_g, length = struct.unpack_from("<6I", made, 80)
     assert (size, name_f, name_g, length) == (16, 0, 3, 8)
-    assert made[68 + 24 : 68 + 30] == b"_f\0_g\0"
-    assert place == place_g
-    assert made[place : place + 9] == b"kernel.o "
-    assert made[place + 60 :] == b"even"
+    assert made[104:110] == b"_f\0_g\0"
+    assert place == place_g == 112
+    assert made[place : place + 5] == b"#1/12"
+    assert made[place + 60 : place + 72] == b"kernel.o\0\0\0\0"
+    assert (place + 72) % 8 == 0
+    assert made[place + 72 :] == b"even"
 
 
 def test_no_python_is_needed_where_the_object_is_used(tmp_path):
