@@ -28,6 +28,15 @@ def tile_options(extent: int, cap: int) -> tuple[int, ...]:
     return tuple(sorted(exact | ragged))
 
 
+def vector_widths(extent: int, lanes: int) -> tuple[int, ...]:
+    """Powers of two to cut an axis into vectors by: whole registers, or one covering a short axis.
+
+    A width that does not divide the extent costs masked lanes; an odd width would cost more.
+    """
+    whole = tuple(n for n in (lanes, 2 * lanes, 4 * lanes) if n <= 64 and n < 2 * extent)
+    return whole or (1 << max(extent - 1, 0).bit_length(),)
+
+
 def padding(extent: int, tile: int) -> float:
     """The share of added iterations when an extent is cut into tiles of one size."""
     return -(-extent // tile) * tile / extent - 1

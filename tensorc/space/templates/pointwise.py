@@ -8,7 +8,13 @@ from collections.abc import Generator
 from tensorc.schedule.facts import Axis, Facts, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
-from tensorc.space.templates.common import make_parallel, nearest, parallel_choice, work_of
+from tensorc.space.templates.common import (
+    make_parallel,
+    nearest,
+    parallel_choice,
+    vector_widths,
+    work_of,
+)
 
 
 def applies(facts: Facts) -> bool:
@@ -35,14 +41,15 @@ def vector_nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice
         return
     name, extent = names[-1]
     lanes = facts.target.lanes(32)
-    options = tuple(dict.fromkeys(min(n, extent) for n in (1, lanes, 2 * lanes, 4 * lanes)))
-    options = tuple(n for n in options if n <= 64)
-    wanted = lanes if extent >= lanes else extent
-    width = yield Choice("width", stage.name, options, nearest(options, wanted), ("pw", extent))
+    options = (1, *vector_widths(extent, lanes)) if extent > 1 else (1,)
+    width = yield Choice("width", stage.name, options, nearest(options, lanes), ("pw", extent))
     assert isinstance(width, int)
     outer = [n for n, _ in names[:-1]]
     counts = [e for _, e in names[:-1]]
-    if width < extent:
+    if width == 1:
+        outer.append(name)
+        counts.append(extent)
+    elif width != extent:
         whole, name = plan.split(name, width)
         outer.append(whole)
         counts.append(-(-extent // width))

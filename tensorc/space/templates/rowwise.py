@@ -7,7 +7,13 @@ from collections.abc import Generator
 from tensorc.schedule.facts import Axis, Facts, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
-from tensorc.space.templates.common import make_parallel, nearest, parallel_choice, work_of
+from tensorc.space.templates.common import (
+    make_parallel,
+    nearest,
+    parallel_choice,
+    vector_widths,
+    work_of,
+)
 
 
 def applies(facts: Facts) -> bool:
@@ -27,20 +33,8 @@ def rowwise(facts: Facts) -> Template:
             plan.inline(stage.name)
     last = stages[-1]
     rows = _rows(stages)
-    fills = {}
-    for stage in stages:
-        if stage.reduces:
-            spatial = [a.name for a in stage.spatial]
-            if spatial:
-                fills[stage.name] = plan.decompose_reduction(stage.name, stage.fill or "", spatial)
     loops = [a.name for a in last.axes[:rows]]
-    if rows:
-        for stage in reversed(stages[:-1]):
-            plan.compute_at(stage.name, loops[-1])
-            if stage.name in fills:
-                plan.compute_at(stage.fill or "", loops[-1])
-        if last.name in fills:
-            plan.compute_at(last.fill or "", loops[-1])
+    _gather_rows(plan, stages, loops)
     for stage in stages:
         # A stage that moved keeps its rows as loops of one iteration, inside its result's scope.
         moved = [a.name for a in stage.axes[:rows]] if stage is not last else []
@@ -51,6 +45,23 @@ def rowwise(facts: Facts) -> Template:
         assert isinstance(depth, int)
         make_parallel(plan, loops, depth)
     return plan.done()
+
+
+def _gather_rows(plan: Plan, stages: list[StageFacts], loops: list[str]) -> None:
+    """Move every stage, and every fill, into the innermost of the last stage's row loops."""
+    fills = []
+    for stage in stages:
+        spatial = [a.name for a in stage.spatial]
+        if stage.reduces and spatial:
+            plan.decompose_reduction(stage.name, stage.fill or "", spatial)
+            fills.append(stage.name)
+    if not loops:
+        return
+    for stage in reversed(stages):
+        if stage is not stages[-1]:
+            plan.compute_at(stage.name, loops[-1])
+        if stage.name in fills:
+            plan.compute_at(stage.fill or "", loops[-1])
 
 
 def _inline(facts: Facts, stage: StageFacts) -> bool:
@@ -67,7 +78,7 @@ def _rows(stages: list[StageFacts]) -> int:
         if any(a.extent != first.extent or a.reduces for a in axes):
             break
         count += 1
-    return min(count, min(len(s.spatial) for s in stages))
+    return min(count, *(len(s.spatial) for s in stages))
 
 
 def _lanes(
@@ -107,12 +118,11 @@ def _plain(
     facts: Facts, plan: Plan, stage: StageFacts, axis: Axis
 ) -> Generator[Choice, Value, None]:
     lanes = facts.target.lanes(32)
-    options = tuple(dict.fromkeys(min(n, axis.extent) for n in (lanes, 2 * lanes, 4 * lanes)))
-    options = tuple(n for n in options if n <= 64)
+    options = vector_widths(axis.extent, lanes)
     width = yield Choice("width", stage.name, options, nearest(options, 2 * lanes), ("row", 0))
     assert isinstance(width, int)
     name = axis.name
-    if width < axis.extent:
+    if width != axis.extent:
         _, name = plan.split(axis.name, width)
     plan.vectorize(name)
 

@@ -1,6 +1,6 @@
 """Tiling with register accumulators: matrix products, convolutions, all that reuse operands.
 
-Ansor's and MetaSchedule's SSRSRS with the parts that matter on a CPU made explicit: one spatial axis
+Multi-level tiling (SSRSRS) with the parts that matter on a CPU made explicit: one spatial axis
 becomes the vector, others give the rows of the register tile, weights are packed so that the
 vectors of one tile lie side by side, and everything else is loop order.
 """
@@ -23,6 +23,7 @@ from tensorc.space.templates.common import (
     padding,
     parallel_choice,
     tile_options,
+    vector_widths,
     work_of,
 )
 from tensorc.space.templates.pointwise import vector_nest
@@ -161,8 +162,7 @@ def _tiles(
     target = facts.target
     lanes = target.lanes(32)
     extent = extent_of(anchor.axes, vector)
-    widths = tuple(n for n in (lanes, 2 * lanes, 4 * lanes) if n <= 64 and n < 2 * extent)
-    widths = tuple(dict.fromkeys(min(w, extent) for w in widths)) or (min(lanes, extent),)
+    widths = vector_widths(extent, lanes)
     wanted = 2 * lanes if padding(extent, 2 * lanes) <= padding(extent, lanes) + 0.02 else lanes
     width = yield Choice("width", vector, widths, nearest(widths, wanted), ("width", vector))
     assert isinstance(width, int)
