@@ -68,7 +68,7 @@ class Simplifier:
     def __call__(self, expr: Expr) -> Expr:
         found = self._done.get(expr)
         if found is None:
-            found = self._VISIT[type(expr)](self, expr)
+            found = self._VISIT.get(type(expr), Simplifier._leaf)(self, expr)
             if self.facts.conditions and found in self.facts.conditions:
                 found = TRUE if self.facts.conditions[found] else FALSE
             self._done[expr] = self._done[found] = found
@@ -144,7 +144,9 @@ class Simplifier:
             return self(expr.a if condition.value else expr.b)
         a = self.assuming(condition, True)(expr.a)
         b = self.assuming(condition, False)(expr.b)
-        return self._by_rules("select", dtype_of(a), Select(condition, a, b))
+        if condition is not expr.condition or a is not expr.a or b is not expr.b:
+            expr = Select(condition, a, b)
+        return self._by_rules("select", dtype_of(a), expr)
 
     def _cast(self, expr: Cast) -> Expr:
         a = self(expr.a)
@@ -195,6 +197,7 @@ class Simplifier:
         if self._vectors and any(node in self._vectors for node in nodes(expr, Expr)):
             return self._vector(expr)
         result = combination.expr()
+        result = expr if result == expr else result
         self.facts.remember(result, combination)
         return result
 
@@ -261,7 +264,7 @@ class Simplifier:
             if expr.op in ("le", "ge"):
                 difference = Linear(difference.terms, difference.constant - 1)
             result = self._less(difference)
-        return result
+        return expr if result == expr else result
 
     def _side(self, expr: Expr) -> Linear:
         side = self._collect(expr)
@@ -285,8 +288,6 @@ class Simplifier:
         return split if left else Binary("ge", split.b, index(1 - limit))
 
     _VISIT: Mapping[type[Expr], Callable[..., Expr]] = {
-        Const: _leaf,
-        Var: _leaf,
         Unary: _unary,
         Binary: _binary,
         Cast: _cast,
@@ -355,7 +356,9 @@ def _statement(stmt: Stmt, here: Simplifier, unit_loops: bool) -> Stmt:
             inner = _statement(body, here.assuming(condition, True), unit_loops)
             return _unless_empty(stmt, condition=condition, body=inner)
         case Seq(body=parts):
-            return seq(*(_statement(part, here, unit_loops) for part in parts))
+            new = [_statement(part, here, unit_loops) for part in parts]
+            same = all(a is b for a, b in zip(new, parts, strict=True))
+            return stmt if same else seq(*new)
         case Alloc(body=body):
             return _unless_empty(stmt, body=_statement(body, here, unit_loops))
     return map_children(stmt, here)  # type: ignore[arg-type]
@@ -376,10 +379,12 @@ def _loop(loop: For, here: Simplifier, unit_loops: bool) -> Stmt:
         return Seq(())
     if unit_loops and fewest == most == 1:
         return _statement(substitute(loop.body, {variable.name: begin}), here, unit_loops)
-    if variable.name in facts.ranges:
-        here = Simplifier(facts.copy())
-        facts = here.facts
     low, high = facts.interval(begin)[0], facts.interval(end)[1]
+    if variable.name in facts.ranges:
+        # Not yet unique names: what is known of the other loop does not hold of this one.
+        others = {name: known for name, known in facts.ranges.items() if name != variable.name}
+        here = Simplifier(Facts(others))
+        facts = here.facts
     facts.ranges[variable.name] = (low, None if high is None else high - 1)
     for inside in (Binary("lt", variable, end), Binary("ge", variable, begin)):
         if not isinstance(inside.b, Const):

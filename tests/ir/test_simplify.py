@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorc.dtype import DType
 from tensorc.ir import build as tc
-from tensorc.ir.interp import evaluate
+from tensorc.ir.interp import evaluate, run
+from tensorc.ir.interval import interval
+from tensorc.ir.linear import linear
+from tensorc.ir.naming import first_free, named
 from tensorc.ir.nodes import (
     Binary,
+    Broadcast,
+    Buffer,
+    Cast,
     Const,
+    For,
+    Func,
+    If,
+    Param,
+    Ramp,
+    Reduce,
+    Seq,
+    Var,
 )
-from tensorc.ir.print import print_expr
-from tensorc.ir.simplify import simplify
+from tensorc.ir.parse import parse
+from tensorc.ir.print import print_expr, print_func
+from tensorc.ir.simplify import simplify, simplify_func
 from tensorc.ir.types import dtype_of
-from tests.ir.expressions import CONDITIONS, INDICES, bits, comparisons, data, places, values
+from tensorc.ir.walk import nodes, replace, seq, substitute
+from tests.ir.expressions import (
+    CONDITIONS,
+    INDICES,
+    NAMES,
+    Decoder,
+    bits,
+    comparisons,
+    data,
+    places,
+    values,
+)
 
 MANY = settings(max_examples=1500)
 DATA = [t for t in DType if t is not DType.INDEX]
@@ -96,4 +123,268 @@ def test_rounding_down_is_not_rounding_to_zero():
     assert simplify(tc.truncdiv((a - b) * (c + e), f).expr) == Const(-51, DType.INDEX)
 
 
-# Rules --------------------------------------------------------------------------------------------
+# What it knows ------------------------------------------------------------------------------------
+
+i, j, k, n = (tc.var(name) for name in "ijkN")
+RANGES = {"i": (0, 63), "j": (0, 15), "k": (0, 3), "N": (0, None)}
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (i * 4 + j - i * 3 + 1 - 1, i + j),
+        ((n + 1) * i - i * n, i),
+        (5 - i - 5, -i),
+        # splits and fuses
+        ((i * 16 + j) // 16, i),
+        ((i * 16 + j) % 16, j),
+        ((i * 16 + j) // 4 % 4, j // 4),
+        (i // 4 * 4 + i % 4, i),
+        (i - i // 4 * 4, i % 4),
+        (
+            (i * 16 + j) // 64 * 64 + (i * 16 + j) // 16 % 4 * 16 + (i * 16 + j) % 16,
+            i * 16 + j,
+        ),
+        ((i * 60 + j * 4 + k) // 8, i * 7 + (i + j) // 2),
+        ((i * 60 + j * 4 + k) % 8, (i + j) % 2 * 4 + k),
+        (i % 16 // 4, i // 4 % 4),
+        ((i // 4 + 1) // 2, (i + 4) // 8),
+        ((i % 8 * 2 + j) % 4, (i * 2 + j) % 4),
+        (i // -4, -i // 4),
+        (tc.truncdiv(i, 4), i // 4),
+        (tc.truncmod(-i, 4), -(i % 4)),
+        # ranges
+        (i // 64, tc.const(0, "index")),
+        ((i + 64) % 64, i),
+        (tc.minimum(i, i + 1), i),
+        (tc.maximum(i, 63), tc.const(63, "index")),
+        (tc.minimum(i, n), tc.minimum(i, n)),
+        (tc.minimum(tc.minimum(i, 40), 20), tc.minimum(i, 20)),
+        (abs(i - 63), 63 - i),
+        # comparisons
+        (i * 16 + j < 1024, tc.const(True, "bool")),
+        (i * 16 + j < 1000, i * 16 + j < 1000),
+        (i * 16 + j < 992, i < 62),
+        (i * 16 + j < n * 16, i < n),
+        (i * 16 + j < n * 16 + 20, i * 16 + j < n * 16 + 20),
+        (i * 4 < 18, i < 5),
+        (i // 4 < 3, i < 12),
+        (n > i // 4, i < n * 4),
+        (j < n * 3, j < n * 3),
+        (i + 1 > n + 1, n < i),
+        (i * 4 == 6, tc.const(False, "bool")),
+        (i * 4 == 8, i == 2),
+        (i >= 1, i >= 1),
+        (i != j - 16, tc.const(True, "bool")),
+        # conditions
+        ((i < 5) & (i < 7), i < 5),
+        ((i < 5) & (i >= 5), tc.const(False, "bool")),
+        ((i < 5) | (i >= 5), tc.const(True, "bool")),
+        (~((i < 5) & ~(j < 3)), ~((i < 5) & (j >= 3))),
+        (tc.select(i < 10, tc.minimum(i, 9), i), i),
+        (tc.select(i < 10, i, i), i),
+    ],
+    ids=lambda handle: print_expr(handle.expr),
+)
+def test_it_knows(expr, expected):
+    assert print_expr(simplify(expr.expr, RANGES)) == print_expr(expected.expr)
+
+
+x, y = (tc.scalar(name, "f32") for name in "xy")
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [x + 0.0, x * 0.0, x - x, x / x, (x + 1.0) - 1.0, x * 3.0 * 4.0, x == x, ~(x < y)],
+    ids=lambda handle: print_expr(handle.expr),
+)
+def test_floats_stay_as_they_are_written(expr):
+    assert simplify(expr.expr) == expr.expr
+
+
+def test_a_guarded_load_stays_guarded():
+    A = tc.placeholder((64,), "f32", name="A")
+    expr = tc.select(i >= 1, A[i - 1], 0.0).expr
+    assert simplify(expr, RANGES) == expr
+    both = tc.logical_and(i >= 1, A[i - 1] > 0.0).expr
+    assert simplify(both, RANGES) == both
+
+
+def test_a_dropped_load_is_dropped():
+    A = tc.placeholder((64,), "i32", name="A")
+    assert simplify((A[i] * 0).expr, RANGES) == Const(0, DType.I32)
+
+
+def test_vectors_keep_their_lanes():
+    zero, one = Const(0, DType.INDEX), Const(1, DType.INDEX)
+    ramp = Ramp(Binary("add", Var("i"), zero), one, 8)
+    simple = Ramp(Var("i"), one, 8)
+    assert simplify(Binary("sub", ramp, ramp)) == Binary("sub", simple, simple)
+    less = Binary("lt", ramp, Broadcast(Binary("mul", Var("i"), zero), 8))
+    assert simplify(less) == Binary("lt", simple, Broadcast(zero, 8))
+
+
+@settings(max_examples=400)
+@given(expr=INDICES, place=places())
+def test_intervals_hold(expr, place):
+    ranges, points = place
+    low, high = interval(expr, ranges)
+    for point in points:
+        value = evaluate(expr, point)
+        assert low is None or low <= value
+        assert high is None or value <= high
+
+
+def test_intervals_of_sums_are_attained():
+    assert interval((i * 16 - j + 3).expr, RANGES) == (-12, 1011)
+    assert interval((n * 2 + i).expr, RANGES) == (0, None)
+
+
+@settings(max_examples=400)
+@given(expr=INDICES, place=places())
+def test_linear_combinations_have_the_value(expr, place):
+    combination = linear(expr)
+    for point in place[1]:
+        terms = (evaluate(atom, point) * factor for atom, factor in combination.terms.items())
+        total = sum(terms, combination.constant)
+        assert total == evaluate(expr, point) == evaluate(combination.expr(), point)
+
+
+@given(
+    terms=st.lists(st.tuples(st.sampled_from("ijkN"), st.integers(-9, 9)), max_size=8),
+    seed=st.randoms(use_true_random=False),
+)
+def test_sums_in_any_order_have_one_normal_form(terms, seed):
+    def total(parts):
+        return sum((tc.var(name) * factor for name, factor in parts), tc.const(0, "index")).expr
+
+    shuffled = list(terms)
+    seed.shuffle(shuffled)
+    assert simplify(total(terms)) == simplify(total(shuffled))
+
+
+# Statements ---------------------------------------------------------------------------------------
+
+OUT = Buffer("out", (Const(16, DType.INDEX),), DType.I64)
+
+
+class Programs(Decoder):
+    """Loop nests with guards, whose bounds and conditions are any, that add into `out`."""
+
+    def body(self, names: list[str], depth: int):
+        match self.number() % 5 if depth else 0:
+            case 1 | 2 if len(names) < 4:
+                return self.loop(names, depth)
+            case 3:
+                return If(self.of(self.condition(2), names), self.body(names, depth - 1))
+            case 4:
+                return seq(self.body(names, depth - 1), self.body(names, depth - 1))
+        place = Binary("floormod", self.of(self.index(2), names), Const(16, DType.INDEX))
+        value = Cast(DType.I64, self.of(self.index(3), names))
+        return Reduce("", "sum", (OUT,), (place,), (value,))
+
+    def loop(self, names: list[str], depth: int):
+        inner = NAMES[len(names)]
+        begin = clamp(self.of(self.index(1), names), -3, 3)
+        end = clamp(self.of(self.index(2), names), -3, 6)
+        return For(Var(inner), begin, end, self.body([*names, inner], depth - 1))
+
+    def of(self, expr, names: list[str]):
+        """The expression with only those variables that are in scope."""
+        known = {name: Var(names[-1]) if names else Const(5, DType.INDEX) for name in NAMES}
+        return substitute(expr, {n: v for n, v in known.items() if n not in names})
+
+
+def clamp(expr, low, high):
+    return Binary("min", Binary("max", expr, Const(low, DType.INDEX)), Const(high, DType.INDEX))
+
+
+@settings(max_examples=400)
+@given(text=st.binary(min_size=20, max_size=120), unit_loops=st.booleans())
+def test_programs_keep_their_meaning(text, unit_loops):
+    body = renamed(Programs(text).body([], 4))
+    func = Func("f", (Param(OUT, "inout"),), named(body))
+    simple = simplify_func(func, unit_loops=unit_loops)
+    before, after = (run(f, {"out": np.zeros(16, np.int64)}).outputs["out"] for f in (func, simple))
+    assert (before == after).all(), print_func(simple)
+
+
+def renamed(body):
+    """Loop variables made unique."""
+    taken = set()
+
+    def visit(stmt):
+        match stmt:
+            case For(var=var):
+                fresh = Var(first_free(var.name, taken))
+                taken.add(fresh.name)
+                inner = substitute(stmt.body, {var.name: fresh})
+                return replace(stmt, var=fresh, body=visit(inner))
+            case If(body=inner):
+                return replace(stmt, body=visit(inner))
+            case Seq(body=parts):
+                return Seq(tuple(map(visit, parts)))
+        return stmt
+
+    return visit(body)
+
+
+PARTS = parse("""
+def f(A: Buffer["i32", N], B: Buffer["i32", N, "out"]):
+    for i0 in range(N // 16 + 1):
+        for i1 in range(16):
+            if i0 * 16 + i1 < N:
+                if i0 * 16 + i1 + 1 <= N and i1 >= 0:
+                    B[i0 * 16 + i1] = A[(i0 * 16 + i1) // 1]
+    for j in range(3, 3):
+        B[j] = 0
+    for u in range(2, 3):
+        if u < N:
+            B[u] = A[u + 0]
+    T = alloc("i32", 4)
+    for v in range(4):
+        if v > 5:
+            T[v] = 0
+""")
+
+
+def test_guards_and_empty_loops_disappear():
+    assert print_func(simplify_func(PARTS)) == print_func(
+        parse("""
+def f(A: Buffer["i32", N], B: Buffer["i32", N, "out"]):
+    for i0 in range(N // 16 + 1):
+        for i1 in range(16):
+            if i0 * 16 + i1 < N:
+                B[i0 * 16 + i1] = A[i0 * 16 + i1]
+    for u in range(2, 3):
+        if u < N:
+            B_3: B[u] = A[u]
+""")
+    )
+
+
+def test_loops_that_run_once_go_on_request():
+    unrolled = simplify_func(PARTS, unit_loops=True)
+    assert [loop.var.name for loop in nodes(unrolled, For)] == ["i0", "i1"]
+
+
+def test_a_loop_over_a_size_knows_its_bounds():
+    func = parse("""
+def f(A: Buffer["i32", N], B: Buffer["i32", N, "out"]):
+    for i in range(N):
+        if i < N + 3 and 1 <= N:
+            B[min(i, N - 1)] = A[max(i, 0)]
+""")
+    assert print_func(simplify_func(func)) == print_func(
+        parse("""
+def f(A: Buffer["i32", N], B: Buffer["i32", N, "out"]):
+    for i in range(N):
+        if N >= 1:
+            B[i] = A[i]
+""")
+    )
+
+
+def test_an_unchanged_function_is_the_same_object():
+    func = simplify_func(PARTS)
+    assert simplify_func(func).body is func.body
