@@ -91,7 +91,9 @@ def verify_plan(plan: Plan, calls: Sequence[Call]) -> None:
                 continue
             extent = _extent(plan, value)
             if value not in call.outputs and value not in held:
-                raise VerifyError("intact inputs", f"call {number} reads {value.name}, which is gone")
+                raise VerifyError(
+                    "intact inputs", f"call {number} reads {value.name}, which is gone"
+                )
             clash = next((o for o, other in own.items() if _overlap(extent, other)), None)
             if clash is not None:
                 reason = f"call {number} has {value.name} and {clash.name} in one place"

@@ -480,6 +480,13 @@ def dtype_of(dtype: Any) -> DType | None:
     return _DTYPES.get(str(dtype).removeprefix("torch."))
 
 
+def torch_dtype(dtype: DType) -> Any:
+    """Torch's dtype for one of ours."""
+    import torch
+
+    return getattr(torch, next(name for name, own in _DTYPES.items() if own is dtype))
+
+
 def storage(tensor: Any) -> Array:
     """A tensor of torch's as a compact NumPy array in storage form, in place where it can be."""
     import torch

@@ -1,0 +1,214 @@
+"""`tc.compile`: a network of torch's as one callable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorc.errors import ArgumentError
+from tensorc.graph.backend import Backend
+from tensorc.graph.evaluate import empty
+from tensorc.graph.executor import CompiledTask, Executor, PlainTask, Runnable
+from tensorc.graph.graph import Array, Graph, Value
+from tensorc.graph.kernels import Scheduler, build_kernels
+from tensorc.graph.passes import fuse, optimised
+from tensorc.graph.reports import Comparison, Layer, Profile, difference, profile_of, task_table
+from tensorc.graph.tasks import Partition, Task, partition
+from tensorc.graph.torch_export import Imported, load, storage
+from tensorc.graph.torch_values import result_arrays, values_of
+from tensorc.ir.interp.arrays import STORAGE
+from tensorc.target import Target
+
+
+def compile(
+    network: Any,
+    example_inputs: Sequence[Any] | None = None,
+    target: str | Target = "cpu",
+    scheduler: str | Scheduler = "default",
+    *,
+    example_keywords: Mapping[str, Any] | None = None,
+    backend: Backend | None = None,
+) -> CompiledNetwork:
+    """Compile a network.
+
+    Args:
+        network: a `torch.nn.Module` in evaluation mode, a `torch.export.ExportedProgram`, or the
+            path of a `.pt2` file.
+        example_inputs: for a module, the positional arguments to export it with, as a tuple.
+        target: the machine to compile for.
+        scheduler: "default" (the rule-based one), "none" (plain nests), or a function from a `Func`
+            to a `Schedule`.
+        example_keywords: for a module, its keyword arguments.
+        backend: runs the tasks in place of compiled code, e.g. `backend.interpreted`, which checks
+            every access and takes a second for what compiled code does in a microsecond.
+
+    Raises:
+        ArgumentError: an argument is not what it should be; a file is no `.pt2` file.
+        UnsupportedNetworkError: operators, dtypes or shapes that are not supported, all at once.
+        TargetError, CompileError, LimitError: as `build`.
+    """
+    machine = Target.parse(target)
+    imported = load(network, example_inputs, example_keywords)
+
+    def tasks_of(parts: Partition, chosen: str | Scheduler) -> list[Runnable]:
+        funcs = [task.func for task in parts.tasks]
+        if backend is not None:
+            return [PlainTask(func, backend) for func in funcs]
+        return [CompiledTask(kernel) for kernel in build_kernels(funcs, machine, chosen)]
+
+    def evaluate(graph: Graph) -> Mapping[Value, Array]:
+        parts = partition(graph, fuse(graph))
+        results = [empty(value) for value in graph.outputs]
+        Executor(graph, parts, tasks_of(parts, "none")).run([], results)
+        return dict(zip(graph.outputs, results, strict=True))
+
+    *_, (_, graph) = optimised(imported.graph, evaluate)
+    parts = partition(graph, fuse(graph))
+    executor = Executor(graph, parts, tasks_of(parts, scheduler))
+    return CompiledNetwork(imported, graph, parts, executor)
+
+
+class CompiledNetwork:
+    """A compiled network. Call it like the module: torch tensors give torch tensors, NumPy arrays
+    (and other arrays) give NumPy arrays, in the structure that the module gives.
+
+    Inputs of another shape or dtype than compiled for are refused; one that is not compact is
+    copied. Calls from several threads run one after the other.
+    """
+
+    def __init__(
+        self, imported: Imported, graph: Graph, partition: Partition, executor: Executor
+    ) -> None:
+        self.graph, self.partition = graph, partition
+        self._imported, self._executor = imported, executor
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run the network.
+
+        Raises:
+            ArgumentError: the call is not like the one that the network was compiled for.
+        """
+        given = self._imported.flatten(arguments, keywords)
+        results, arrays = self._results(given)
+        self._executor.run(self._inputs(given), arrays)
+        return self._imported.unflatten(results)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The distinct programs, with how often each is run and what it costs at least."""
+        return self.partition.tasks
+
+    @property
+    def arena_bytes(self) -> int:
+        """The memory that intermediate values share, in bytes."""
+        return self._executor.arena_bytes
+
+    def report(self) -> str:
+        """The tasks as a table."""
+        return task_table(self.partition, self.arena_bytes)
+
+    def profile(
+        self,
+        *arguments: Any,
+        runs: int = 10,
+        peak_flops: float | None = None,
+        bandwidth: float | None = None,
+        **keywords: Any,
+    ) -> Profile:
+        """The time of every task over several runs, after one that is not counted.
+
+        With the machine's peak (float operations and bytes of memory traffic a second), each task's
+        time is set against its roofline (Williams, Waterman, Patterson, 2009).
+
+        Raises:
+            ArgumentError: as a call; or `runs` is less than 1.
+        """
+        if runs < 1:
+            raise ArgumentError("runs", f"expected 1 or more, got {runs}")
+        given = self._imported.flatten(arguments, keywords)
+        inputs, arrays = self._inputs(given), self._results(given)[1]
+        self._executor.run(inputs, arrays)
+        timings = self._executor.timed(inputs, arrays, runs)
+        return profile_of(self.partition, timings, peak_flops, bandwidth)
+
+    def compare(
+        self, module: Any, *arguments: Any, tolerance: float = 1e-3, **keywords: Any
+    ) -> Comparison:
+        """What torch computes against what we compute, layer by layer.
+
+        The layers are those of the exported program, which torch runs operator by operator; beside
+        them stand the results of `module` itself. Errors are relative norms |a - b| / |b|.
+
+        Raises:
+            ArgumentError: as a call.
+        """
+        given = self._imported.flatten(arguments, keywords)
+        wanted = self._imported.origins
+        known = values_of(self._imported.program, given, wanted)
+        layers: list[Layer] = []
+        arrays = self._results(given)[1]
+        for call in self._executor.steps(self._inputs(given), arrays):
+            for value in call.outputs:
+                if value in known:
+                    ours = self._executor.value(value)
+                    layers.append(
+                        Layer(call.where, call.label, value.name, *difference(ours, known[value]))
+                    )
+        references = result_arrays(module, arguments, keywords)
+        results = tuple(
+            Layer("", "the module's result", value.name, *difference(ours, (theirs, value.dtype)))
+            for value, ours, theirs in zip(self.graph.outputs, arrays, references, strict=True)
+        )
+        return Comparison(tuple(layers), results, tolerance)
+
+    # Arrays ---------------------------------------------------------------------------------------
+
+    def _inputs(self, given: Sequence[Any]) -> list[Array]:
+        if len(given) != len(self.graph.inputs):
+            reason = f"expected {len(self.graph.inputs)} tensors, got {len(given)}"
+            raise ArgumentError("inputs", reason)
+        pairs = zip(self.graph.inputs, given, strict=True)
+        return [_input_array(value, one) for value, one in pairs]
+
+    def _results(self, given: Sequence[Any]) -> tuple[list[Any], list[Array]]:
+        """New arrays for the results, as the caller gets them and in storage form."""
+        if not any(_is_torch(one) for one in given):
+            arrays = [empty(value) for value in self.graph.outputs]
+            return list(arrays), arrays
+        import torch
+
+        from tensorc.graph.torch_export import torch_dtype
+
+        tensors = [torch.empty(v.shape, dtype=torch_dtype(v.dtype)) for v in self.graph.outputs]
+        return tensors, [storage(tensor) for tensor in tensors]
+
+
+def _is_torch(argument: Any) -> bool:
+    return type(argument).__module__.partition(".")[0] == "torch" or hasattr(argument, "grad_fn")
+
+
+def _input_array(value: Value, argument: Any) -> Array:
+    """An argument as a compact array in storage form; a copy only of one that is not compact."""
+    if _is_torch(argument):
+        array = storage(argument)
+        dtype = str(argument.dtype).removeprefix("torch.")
+    else:
+        array = _plain_array(value, argument)
+        dtype = str(array.dtype)
+        if dtype == "bfloat16":
+            array = array.view(np.uint16)
+    if array.shape != value.shape or array.dtype != STORAGE[value.dtype]:
+        shape = ", ".join(map(str, array.shape))
+        raise ArgumentError(value.name, f"compiled for {value}, got {dtype}[{shape}]")
+    return array
+
+
+def _plain_array(value: Value, argument: Any) -> Array:
+    make: Callable[[Any], Array] = np.from_dlpack if hasattr(argument, "__dlpack__") else np.asarray
+    if isinstance(argument, np.ndarray):
+        make = np.asarray
+    if isinstance(argument, bool | int | float | list | tuple | str | type(None)):
+        raise ArgumentError(value.name, f"compiled for {value}, got a {type(argument).__name__}")
+    return np.ascontiguousarray(make(argument)).reshape(np.shape(argument))

@@ -1,0 +1,239 @@
+"""Running a network: its calls in order, on buffers that were placed once.
+
+A call of a kernel is one C call with arguments made beforehand; inputs and outputs are the memory
+of the caller's arrays. Runs of one network exclude each other, because they share its buffers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from tensorc.errors import InterpreterError
+from tensorc.graph.backend import Backend, declared_shape
+from tensorc.graph.evaluate import empty
+from tensorc.graph.graph import Array, Graph, Value
+from tensorc.graph.kernels import Kernel
+from tensorc.graph.passes.fuse import stored_as
+from tensorc.graph.plan import ALIGNMENT, Plan, plan_memory, verify_plan
+from tensorc.graph.tasks import Call, Partition
+from tensorc.ir.arith import constant
+from tensorc.ir.interp.arrays import STORAGE
+from tensorc.ir.nodes import Buffer, Func
+from tensorc.runtime import parallel
+from tensorc.runtime.array import aligned_bytes
+
+
+class Slot:
+    """A place for a value: the array that holds it now, and its address as C takes it."""
+
+    __slots__ = ("array", "pointer")
+
+    def __init__(self, array: Array):
+        self.pointer = ctypes.c_void_p()
+        self.hold(array)
+
+    def hold(self, array: Array) -> None:
+        self.array = array
+        self.pointer.value = array.__array_interface__["data"][0]
+
+
+class Workspace:
+    """Scratch memory for the largest kernel, for the workers of the run at hand."""
+
+    def __init__(self) -> None:
+        self.shared = self.worker = 0
+        self.pointer = ctypes.c_void_p()
+        self.workers = ctypes.c_int32(0)
+        self._memory = aligned_bytes(0, ALIGNMENT)
+
+    def require(self, shared: int, worker: int) -> None:
+        """Be large enough for a kernel that takes so many bytes, and so many for each worker."""
+        self.shared = max(self.shared, shared)
+        self.worker = max(self.worker, worker)
+
+    def prepare(self, workers: int) -> None:
+        if self.workers.value != workers:
+            self._memory = aligned_bytes(self.shared + workers * self.worker, ALIGNMENT)
+            self.pointer.value = self._memory.ctypes.data
+            self.workers.value = workers
+
+
+# A call with all its arguments in place.
+Bound: TypeAlias = Callable[[], None]
+
+
+class Runnable(Protocol):
+    """A task that can be tied to the places of its parameters."""
+
+    def bind(self, slots: Sequence[Slot], workspace: Workspace) -> Bound: ...
+
+    def packed(self, parameter: str, constant: Array) -> Array:
+        """A constant in the layout in which the task reads it."""
+
+
+class CompiledTask:
+    """A kernel: binding it makes the arguments of its C call."""
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+        signature = kernel.module.signature
+        self._function = signature.function(kernel.module.address)
+        self._scratch = signature.scratch
+        sizes = (signature.shared_bytes, signature.worker_bytes)
+        self._shared, self._worker = (constant(size) or 0 for size in sizes)
+
+    def bind(self, slots: Sequence[Slot], workspace: Workspace) -> Bound:
+        arguments: list[Any] = [slot.pointer for slot in slots]
+        if self._scratch:
+            workspace.require(self._shared, self._worker)
+            arguments += [workspace.pointer, workspace.workers]
+        return _c_call(self._function, tuple(arguments), self.kernel.module.func.name)
+
+    def packed(self, parameter: str, constant: Array) -> Array:
+        for name, module in self.kernel.packs:
+            if name == parameter:
+                source, _ = module.func.params
+                assert isinstance(source.value, Buffer)
+                constant = module.run(constant.reshape(declared_shape(source.value)))
+        return constant
+
+
+def _c_call(function: Callable[..., int], arguments: tuple[Any, ...], name: str) -> Bound:
+    def bound() -> None:
+        code = function(*arguments)
+        if code:
+            raise InterpreterError(f"{name}: run-time check {code} failed")
+
+    return bound
+
+
+class PlainTask:
+    """A task run by a backend such as the interpreter, in place of compiled code."""
+
+    def __init__(self, func: Func, backend: Backend):
+        self._run = backend(func)
+
+    def bind(self, slots: Sequence[Slot], workspace: Workspace) -> Bound:
+        del workspace
+        return lambda: self._run([slot.array for slot in slots])
+
+    def packed(self, parameter: str, constant: Array) -> Array:
+        del parameter
+        return constant
+
+
+# The network --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The times of one call over several runs, in seconds."""
+
+    call: Call
+    seconds: tuple[float, ...]
+
+
+class Executor:
+    """A network ready to run: its buffers, its constants in place, its calls bound."""
+
+    def __init__(self, graph: Graph, partition: Partition, tasks: Sequence[Runnable]):
+        self.graph, self.partition = graph, partition
+        # Each output value of its own has memory of its own, made new for every run.
+        self._results = tuple(stored_as(graph, value) for value in graph.outputs)
+        computed = {value for call in partition.calls for value in call.outputs}
+        self._made = dict.fromkeys(value for value in self._results if value in computed)
+        self.plan: Plan = plan_memory(partition.calls, self._made)
+        verify_plan(self.plan, partition.calls)
+        self._arena = aligned_bytes(self.plan.size, ALIGNMENT)
+        self._workspace = Workspace()
+        self._slots = self._places()
+        self._packed: dict[tuple[Value, int, str], Slot] = {}
+        self._bound = [self._bind(call, tasks[call.task]) for call in partition.calls]
+        self._lock = threading.Lock()
+
+    def _places(self) -> dict[Value, Slot]:
+        slots = {value: Slot(array) for value, array in self.graph.constants.items()}
+        for value, offset in self.plan.offsets.items():
+            raw = self._arena[offset : offset + value.bytes]
+            slots[value] = Slot(raw.view(STORAGE[value.dtype]).reshape(value.shape))
+        for value in (*self.graph.inputs, *self._made):
+            slots[value] = Slot(empty(value))
+        return slots
+
+    def _bind(self, call: Call, task: Runnable) -> Bound:
+        func = self.partition.tasks[call.task].func
+        slots = []
+        for param, value in zip(func.params, call.values, strict=True):
+            slot = self._slots[value]
+            if param.mode == "const":
+                slot = self._constant(call.task, param.name, value, task)
+            slots.append(slot)
+        return task.bind(slots, self._workspace)
+
+    def _constant(self, number: int, parameter: str, value: Value, task: Runnable) -> Slot:
+        """The slot of a constant as a task reads it; calls of one task share what was packed."""
+        key = (value, number, parameter)
+        if key not in self._packed:
+            plain = self.graph.constants[value]
+            array = task.packed(parameter, plain)
+            self._packed[key] = self._slots[value] if array is plain else Slot(array)
+        return self._packed[key]
+
+    @property
+    def arena_bytes(self) -> int:
+        """The memory for values that are neither inputs nor outputs."""
+        return self.plan.size
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Fill `outputs` from `inputs`: compact arrays in storage form, of the graph's shapes."""
+        with self._running(inputs, outputs):
+            for bound in self._bound:
+                bound()
+
+    def steps(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Iterator[Call]:
+        """Run call by call: each is yielded when it is done, and `value` gives what it wrote."""
+        with self._running(inputs, outputs):
+            for call, bound in zip(self.partition.calls, self._bound, strict=True):
+                bound()
+                yield call
+
+    def value(self, value: Value) -> Array:
+        """What lies at a value's place now; while `steps` is at the call that wrote it."""
+        return self._slots[value].array
+
+    def timed(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int) -> list[Timing]:
+        """The time of each call in each of several whole runs."""
+        seconds: list[list[float]] = [[] for _ in self._bound]
+        with self._running(inputs, outputs):
+            for _ in range(runs):
+                for times, bound in zip(seconds, self._bound, strict=True):
+                    start = time.perf_counter()
+                    bound()
+                    times.append(time.perf_counter() - start)
+        pairs = zip(self.partition.calls, seconds, strict=True)
+        return [Timing(call, tuple(times)) for call, times in pairs]
+
+    @contextmanager
+    def _running(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Iterator[None]:
+        """The arrays in their slots; the results that no call wrote itself, behind."""
+        with self._lock:
+            self._workspace.prepare(parallel.prepare())
+            for value, array in zip(self.graph.inputs, inputs, strict=True):
+                self._slots[value].hold(array)
+            first: dict[Value, Array] = {}
+            for value, array in zip(self._results, outputs, strict=True):
+                if value in self._made and value not in first:
+                    first[value] = array
+                    self._slots[value].hold(array.reshape(value.shape))
+            yield
+            for value, array in zip(self._results, outputs, strict=True):
+                if first.get(value) is not array:
+                    np.copyto(array, self._slots[value].array.reshape(array.shape))
