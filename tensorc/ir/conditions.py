@@ -45,6 +45,8 @@ from tensorc.ir.walk import written
 
 MAX_LANES = 64
 
+_OF_PARAMETER = "parameter's shape"
+
 Fault: TypeAlias = tuple[Place, str]
 
 
@@ -96,7 +98,7 @@ def unique_variables(program: Program) -> Iterator[Fault]:
                 if name in taken:
                     yield place, f"the variable name `{name}` is already taken"
                 taken.add(name)
-            case Let(var=Var(name=name)) if name in place.variables:
+            case Let(var=Var(name=name)) if name in place.around.variables:
                 yield place, f"`let {name}` hides the variable `{name}` around it"
 
 
@@ -107,9 +109,9 @@ def variables(program: Program) -> Iterator[Fault]:
     for place in program.places:
         if not isinstance(place.node, Var):
             continue
-        found = place.variables.get(place.node.name)
+        found = place.around.variables.get(place.node.name)
         if found is None:
-            known = ", ".join(place.variables) or "none"
+            known = ", ".join(place.around.variables) or "none"
             yield place, f"`{place.node.name}` is no variable here; in scope: {known}"
         elif found is not place.node.dtype:
             yield place, f"`{place.node.name}` is used as {place.node.dtype}, but it is {found}"
@@ -118,9 +120,9 @@ def variables(program: Program) -> Iterator[Fault]:
 def buffers(program: Program) -> Iterator[Fault]:
     for place in program.places:
         for buffer in buffers_of(place.node):
-            found = place.buffers.get(buffer.name)
+            found = place.around.buffers.get(buffer.name)
             if found is None:
-                known = ", ".join(place.buffers) or "none"
+                known = ", ".join(place.around.buffers) or "none"
                 yield place, f"`{buffer.name}` is no buffer here; in scope: {known}"
             elif found is not buffer and found != buffer:
                 yield place, f"`{buffer.name}` is not the buffer that is declared by this name"
@@ -130,15 +132,15 @@ def sizes(program: Program) -> Iterator[Fault]:
     """The sizes are read off the shapes of the arguments, so each must be there to read."""
     alone = set(sizes_of(program.func, alone=True))
     for place in program.places:
-        match place:
-            case Place(pure="parameter's shape", node=Var(name=name)) if name not in alone:
+        match place.node:
+            case Var(name=name) if name not in alone and place.around.pure == _OF_PARAMETER:
                 yield place, f"the size `{name}` is no dimension of its own anywhere"
 
 
 def pure(program: Program) -> Iterator[Fault]:
     for place in program.places:
-        if place.pure and isinstance(place.node, Load | MaskedLoad):
-            yield place, f"{_text(place.node)} reads a buffer, which a {place.pure} may not"
+        if place.around.pure and isinstance(place.node, Load | MaskedLoad):
+            yield place, f"{_text(place.node)} reads a buffer, which a {place.around.pure} may not"
 
 
 def modes(program: Program) -> Iterator[Fault]:
@@ -337,7 +339,7 @@ def lanes(program: Program) -> Iterator[Fault]:
     if not program.lowered:
         return
     for place in program.places:
-        known, node = dict(place.lanes), place.node
+        known, node = dict(place.around.lanes), place.node
         parts = [lanes_of(part, known) for part in _together(node)]
         wide = sorted({lanes for lanes in parts if lanes > 1})
         if len(wide) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from tensorc.dtype import DType
 from tensorc.ir.nodes import (
@@ -22,6 +22,7 @@ from tensorc.ir.nodes import (
     Node,
     Reduce,
     Seq,
+    Stmt,
     Store,
     Var,
 )
@@ -33,26 +34,29 @@ Pure: TypeAlias = Literal["", "loop bound", "condition", "shape", "parameter's s
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A node, the path to it, and its surroundings.
+class Around:
+    """The surroundings of a node: `where` names the statement around it, and what is in scope.
 
-    `where` names the statement around it. `variables` and `buffers` are in scope at the node, and
     `lanes` are those of the `Let`s among the variables.
     """
 
-    node: Node
-    path: Path = ()
-    where: str = "function"
+    where: str
+    variables: Mapping[str, DType]
+    buffers: Mapping[str, Buffer]
     pure: Pure = ""
-    variables: Mapping[str, DType] = field(default_factory=lambda: MappingProxyType({}))
-    buffers: Mapping[str, Buffer] = field(default_factory=lambda: MappingProxyType({}))
     lanes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
-    def child(self, node: Node, step: Path, **changes: object) -> Place:
-        return replace(self, node=node, path=self.path + step, **changes)  # type: ignore[arg-type]
+    def inside(self, var: Var, **changes: object) -> Around:
+        """The surroundings with one more variable."""
+        return replace(self, variables={**self.variables, var.name: var.dtype}, **changes)  # type: ignore[arg-type]
 
-    def with_variable(self, var: Var) -> Mapping[str, DType]:
-        return {**self.variables, var.name: var.dtype}
+
+class Place(NamedTuple):
+    """A node, the path to it, and its surroundings."""
+
+    node: Node
+    path: Path
+    around: Around
 
 
 def sizes_of(func: Func, *, alone: bool = False) -> tuple[str, ...]:
@@ -70,65 +74,65 @@ def sizes_of(func: Func, *, alone: bool = False) -> tuple[str, ...]:
 
 def places(func: Func) -> Iterator[Place]:
     """The parameters, then the body: parents first, in order of evaluation."""
-    variables = dict.fromkeys(sizes_of(func), DType.INDEX)
-    variables |= {p.name: p.value.dtype for p in func.params if isinstance(p.value, Var)}
-    buffers = {p.name: p.value for p in func.params if isinstance(p.value, Buffer)}
-    sizes = Place(func, variables=dict.fromkeys(sizes_of(func), DType.INDEX))
+    sizes = dict.fromkeys(sizes_of(func), DType.INDEX)
     for position, param in enumerate(func.params):
-        here = sizes.child(param, ("params", position), where=f"parameter `{param.name}`")
-        yield here
-        yield from _shape(here, param.value, ("value",), "parameter's shape")
-    yield from _stmt(Place(func.body, ("body",), variables=variables, buffers=buffers))
+        around = Around(f"parameter `{param.name}`", sizes, {})
+        yield Place(param, ("params", position), around)
+        path = ("params", position, "value")
+        yield from _shape(param.value, path, replace(around, pure="parameter's shape"))
+    variables = sizes | {p.name: p.value.dtype for p in func.params if isinstance(p.value, Var)}
+    buffers = {p.name: p.value for p in func.params if isinstance(p.value, Buffer)}
+    yield from _stmt(func.body, ("body",), Around("function", variables, buffers))
 
 
-def _shape(here: Place, value: Buffer | Var, step: Path, pure: Pure) -> Iterator[Place]:
+def _shape(value: Buffer | Var, path: Path, around: Around) -> Iterator[Place]:
     for axis, extent in enumerate(value.shape if isinstance(value, Buffer) else ()):
-        yield from _expr(here.child(extent, (*step, "shape", axis), pure=pure))
+        yield from _expr(extent, (*path, "shape", axis), around)
 
 
-def _stmt(here: Place) -> Iterator[Place]:
-    stmt = here.node
+def _stmt(stmt: Stmt, path: Path, around: Around) -> Iterator[Place]:
     match stmt:
         case For(var=var):
-            here = replace(here, where=f"loop `{var.name}`")
-            yield here
-            yield from _expr(here.child(stmt.begin, ("begin",), pure="loop bound"))
-            yield from _expr(here.child(stmt.end, ("end",), pure="loop bound"))
-            yield from _stmt(here.child(stmt.body, ("body",), variables=here.with_variable(var)))
-        case If(condition=condition):
-            test = replace(here, where=f"condition inside {here.where}")
-            yield test
-            yield from _expr(test.child(condition, ("condition",), pure="condition"))
-            yield from _stmt(here.child(stmt.body, ("body",)))
+            around = replace(around, where=f"loop `{var.name}`")
+            yield Place(stmt, path, around)
+            yield from _parts(stmt, path, replace(around, pure="loop bound"))
+            yield from _stmt(stmt.body, (*path, "body"), around.inside(var))
+        case If():
+            test = replace(around, where=f"condition inside {around.where}", pure="condition")
+            yield Place(stmt, path, test)
+            yield from _parts(stmt, path, test)
+            yield from _stmt(stmt.body, (*path, "body"), around)
         case Alloc(buffer=buffer):
-            here = replace(here, where=f"buffer `{buffer.name}`")
-            yield here
-            yield from _shape(here, buffer, ("buffer",), "shape")
-            inner = {**here.buffers, buffer.name: buffer}
-            yield from _stmt(here.child(stmt.body, ("body",), buffers=inner))
-        case Seq():
-            yield here
-            for step, part in children(stmt):
-                yield from _stmt(here.child(part, step))
+            around = replace(around, where=f"buffer `{buffer.name}`")
+            yield Place(stmt, path, around)
+            yield from _shape(buffer, (*path, "buffer"), replace(around, pure="shape"))
+            inner = {**around.buffers, buffer.name: buffer}
+            yield from _stmt(stmt.body, (*path, "body"), replace(around, buffers=inner))
+        case Seq(body=body):
+            yield Place(stmt, path, around)
+            for position, part in enumerate(body):
+                yield from _stmt(part, (*path, "body", position), around)
         case Store(name=name) | Reduce(name=name) | MaskedStore(name=name):
-            here = replace(here, where=f"statement `{name}`")
-            yield here
-            for step, expr in children(stmt):
-                yield from _expr(here.child(expr, step))
+            around = replace(around, where=f"statement `{name}`")
+            yield Place(stmt, path, around)
+            yield from _parts(stmt, path, around)
 
 
-def _expr(here: Place) -> Iterator[Place]:
-    yield here
-    expr = here.node
-    assert isinstance(expr, Expr)
+def _parts(node: Node, path: Path, around: Around) -> Iterator[Place]:
+    """The expressions directly below a node, and all below them."""
+    for step, child in children(node):
+        if isinstance(child, Expr):
+            yield from _expr(child, path + step, around)
+
+
+def _expr(expr: Expr, path: Path, around: Around) -> Iterator[Place]:
+    yield Place(expr, path, around)
     if not isinstance(expr, Let):
-        for step, child in children(expr):
-            yield from _expr(here.child(child, step))
+        yield from _parts(expr, path, around)
         return
-    yield from _expr(here.child(expr.value, ("value",)))
-    lanes = {**here.lanes, expr.var.name: lanes_of(expr.value, dict(here.lanes))}
-    inner = here.with_variable(expr.var)
-    yield from _expr(here.child(expr.body, ("body",), variables=inner, lanes=lanes))
+    yield from _expr(expr.value, (*path, "value"), around)
+    lanes = {**around.lanes, expr.var.name: lanes_of(expr.value, dict(around.lanes))}
+    yield from _expr(expr.body, (*path, "body"), around.inside(expr.var, lanes=lanes))
 
 
 def buffers_of(node: Node) -> tuple[Buffer, ...]:

@@ -150,4 +150,4 @@ def violations(func: Func, *, lowered: bool = False) -> Iterator[VerifyError]:
     program = Program(func, tuple(places(func)), lowered)
     for condition in CONDITIONS:
         for place, reason in condition.faults(program):
-            yield VerifyError(condition.name, f"{place.where}: {reason}", place.path)
+            yield VerifyError(condition.name, f"{place.around.where}: {reason}", place.path)

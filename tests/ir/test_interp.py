@@ -38,8 +38,10 @@ from tensorc.ir.nodes import (
     Stmt,
     Store,
     Unary,
+    Var,
 )
 from tensorc.ir.parse import parse
+from tensorc.ir.types import dtype_of
 from tests.ir import direct
 from tests.ir.direct import same
 from tests.ir.programs import arguments_for, programs
@@ -285,16 +287,34 @@ def test_deep_nests() -> None:
     assert run(func, {"C": np.array(5, np.int32)}).outputs["C"] == 5 + 0 + 1 + 0 + 1
 
 
-def test_deep_expressions() -> None:
-    target = Buffer("C", (), DType.F64)
-    source = Buffer("A", (), DType.F64)
+def deeper(kind: str, value: Expr) -> Expr:
+    """An expression of the same value, some levels deeper."""
+    dtype = dtype_of(value)
+    match kind:
+        case "arithmetic":
+            return Unary("neg", Binary("sub", Const(0, dtype), value))
+        case "choice":
+            return Select(Binary("eq", value, value), value, Load(Buffer("C", (), dtype), ()))
+        case "lazy":
+            holds = Binary("and", Binary("eq", value, value), Const(True, DType.BOOL))
+            return Binary("mul", value, Cast(dtype, Binary("or", holds, holds)))
+    wide = Let(Var("x", DType.F64), Cast(DType.F64, value), Var("x", DType.F64))
+    return Cast(dtype, wide)
+
+
+@pytest.mark.parametrize("dtype", [DType.I32, DType.F32], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "levels"), [("arithmetic", 50), ("choice", 6), ("lazy", 5), ("cast", 30)]
+)
+@pytest.mark.parametrize("bounds", [False, True])
+def test_deep_expressions(kind: str, levels: int, dtype: DType, bounds: bool) -> None:
+    source, target = Buffer("A", (), dtype), Buffer("C", (), dtype)
     value: Expr = Load(source, ())
-    for _ in range(60):
-        value = Select(Const(False, DType.BOOL), Load(target, ()), Unary("neg", value))
-        value = Binary("add", value, Const(1.0, DType.F64))
+    for _ in range(levels):
+        value = deeper(kind, value)
     func = Func("f", (Param(source), Param(target, "out")), Store("C", target, (), value))
-    for bounds in (False, True):
-        assert run(func, {"A": np.array(7.0)}, bounds=bounds).outputs["C"] == 7.0
+    arguments = {"A": to_storage(7, dtype)}
+    assert run(func, arguments, bounds=bounds).outputs["C"] == 7
 
 
 def test_names_may_be_anything() -> None:

@@ -28,6 +28,7 @@ from tensorc.ir.nodes import (
     Param,
     Store,
     Unary,
+    Var,
 )
 from tensorc.ir.operands import OPERANDS
 from tensorc.ir.types import dtype_of
@@ -256,3 +257,10 @@ def test_bf16_is_the_upper_half_of_f32() -> None:
     assert halves.dtype == np.uint16
     upper = (numbers.view(np.uint32) >> 16).astype(np.uint16)
     assert (np.abs(halves.astype(int) - upper.astype(int)) <= 1).all()
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32], ids=str)
+@given(st.floats())
+def test_rounding_is_that_of_the_dtype(dtype: DType, value: float) -> None:
+    rounded = evaluate(Cast(dtype, Var("x", DType.F64)), {"x": value})
+    assert same(rounded, dtype.wrap(value))

@@ -25,12 +25,13 @@ from tensorc.ir.nodes import (
     Let,
     Load,
     MaskedLoad,
+    Node,
     Select,
     Unary,
     Var,
 )
 from tensorc.ir.types import dtype_of
-from tensorc.ir.walk import walk
+from tensorc.ir.walk import children
 
 # The names that generated code may call, beside those of plain runs.
 BOUNDS_NAMES: Mapping[str, Any] = {
@@ -46,7 +47,9 @@ class BoundedExpressions(Expressions):
 
     def exact(self, expr: Expr) -> bool:
         """Whether the value can have no error, so that it is a plain number."""
-        for _, node in walk(expr):
+        left: list[Node] = [expr]
+        while left:
+            node = left.pop()
             match node:
                 case Load() | MaskedLoad():
                     return False
@@ -54,6 +57,7 @@ class BoundedExpressions(Expressions):
                     return False
                 case Unary() | Binary() | Cast() if dtype_of(node).is_float:
                     return False
+            left.extend(child for _, child in children(node))
         return True
 
     def value(self, expr: Expr) -> str:
@@ -64,6 +68,7 @@ class BoundedExpressions(Expressions):
 
     def bound(self, name: str, value: Expr) -> str:
         if self.exact(value):
+            self._pairs.discard(name)
             return self.value(value)
         self._pairs.add(name)
         return self.stored(value)

@@ -1,9 +1,9 @@
 """From an expression to Python source that computes it.
 
 A vector expression is computed lane by lane: the source refers to the variable `lane`, which a loop
-around it runs through the lanes. A vector of one lane is a scalar, which goes with any number of
-lanes. Expressions are pure, so this is their meaning, and it leaves out
-the loads of lanes that a `Select` does not choose.
+around it runs through the lanes. Expressions are pure, so this is their meaning, and it leaves out
+the loads of lanes that a `Select` does not choose. A vector of one lane is a scalar, which goes
+with any number of lanes.
 
 The source keeps laziness: "and", "or" and `Select` become the lazy forms of Python. Checks stand
 where an access is: an index out of bounds or an undefined element calls a method of its `Site`.

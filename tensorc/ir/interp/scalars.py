@@ -8,6 +8,7 @@ f16, bf16 or f32 is done in double and rounded once, which gives the correctly r
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -28,6 +29,29 @@ def rounder_f32() -> Callable[[float], float]:
         return slot[0]
 
     return f32
+
+
+_HALF = struct.Struct("<e")
+
+
+def f16(x: float) -> float:
+    """`x` rounded to f16."""
+    try:
+        rounded: float = _HALF.unpack(_HALF.pack(x))[0]
+    except OverflowError:
+        return math.copysign(INF, x)
+    return rounded
+
+
+def bf16(x: float) -> float:
+    """`x` rounded to bf16."""
+    if not 2.0**-126 <= abs(x) < 2.0**128:
+        return float(DType.BF16.wrap(x))
+    # Adding and taking away 1.5 * 2**52 rounds to a whole number, to even in a tie.
+    significand, exponent = math.frexp(x)
+    whole = significand * 256.0 + 6755399441055744.0 - 6755399441055744.0
+    rounded = math.ldexp(whole, exponent - 8)
+    return rounded if abs(rounded) < 2.0**128 else math.copysign(INF, x)
 
 
 def div(a: float, b: float) -> float:
@@ -201,8 +225,8 @@ NAMES: Mapping[str, Any] = {
     "NAN": NAN,
     "abs": abs,
     "float": float,
-    "f16": DType.F16.wrap,
-    "bf16": DType.BF16.wrap,
+    "f16": f16,
+    "bf16": bf16,
     "isnan": math.isnan,
     "div": div,
     "floordiv": floordiv,
