@@ -58,7 +58,8 @@ def c_name(name: str, taken: Container[str] = (), *, linked: bool = False) -> st
     """`name` as a C identifier that is no keyword, no common macro and not in `taken`.
 
     `layer1.weight` becomes layer1_weight, `1234` _1234, `double` double_, and a second `x` x_2.
-    A name that the linker will see (`linked`) is no function of the C library either.
+    A name that the linker will see (`linked`) is no function of the C library either, and none of
+    those that start with `tensorc_`.
     """
     made = _UNFIT.sub(_spelt, name) or "_"
     if made[0].isdigit():
@@ -66,7 +67,7 @@ def c_name(name: str, taken: Container[str] = (), *, linked: bool = False) -> st
     if made.startswith("__") or (made[0] == "_" and made[1:2].isupper()):
         # Reserved for the compiler and its library.
         made = f"t{made}"
-    if made in _WORDS or (linked and made in _LIBRARY):
+    if made in _WORDS or (linked and (made in _LIBRARY or made.startswith("tensorc_"))):
         made = f"{made}_"
     if made not in taken:
         return made

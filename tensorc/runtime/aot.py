@@ -46,6 +46,8 @@ KINDS = {
 _C_COMPILERS = ("cc", "gcc", "clang")
 _LINK_SECONDS = 120
 _NOTE = b"tensorc-target:"
+# What every object with floats refers to there; the C library's definition gives way to this one.
+_MSVC_FLOATS = "$_fltused = comdat any\n@_fltused = weak_odr global i32 0, comdat\n"
 _SECTION, _MACHO_SECTION = ".tensorc", "__TEXT,__tensorc"
 
 
@@ -127,6 +129,8 @@ def exported(kernel: Kernel, signature: Signature, names: Names) -> CompiledModu
         parts.append(SERIAL_HOOK)
     if signature.scratch:
         parts.append(_workspace_text(signature, names, kernel.target))
+    if kernel.target.triple.endswith("msvc"):
+        parts.append(_MSVC_FLOATS)
     for part in parts:
         module.link_in(binding.parse_assembly(part, context))
     return compile_module(str(module), kernel.target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -19,6 +19,15 @@ from tensorc.runtime.cache import CacheKey, CompileCache
 from tensorc.runtime.module import build
 from tensorc.target import Target
 from tests.runtime import programs
+
+
+# J5: features are part of the key, not only the processor's name.
+def test_j5_equal_processors_with_different_features_have_entries_of_their_own(folder):
+    whole = Target.parse("cpu:x86-64-v3")
+    less = replace(whole, features=tuple(f for f in whole.features if f != "fma"))
+    for target in (whole, less, whole):
+        build(programs.EXP, target)
+    assert len(list(folder.iterdir())) == 2
 
 
 @pytest.fixture

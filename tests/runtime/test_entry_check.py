@@ -256,6 +256,39 @@ def test_the_check_accepts_exactly_what_the_oracle_accepts(case):
     assert got[len(arrays) :] == tuple(sizes[name] for name in signature.sizes)
 
 
+# Whatever comes -------------------------------------------------------------------------------
+
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(max_size=80),
+    st.lists(st.integers(), max_size=3), st.dictionaries(st.text(), st.integers(), max_size=2),
+    st.builds(bytearray, st.binary(max_size=80)),
+    st.builds(np.float32, st.floats(width=32)),
+    st.builds(
+        np.zeros,
+        st.lists(st.integers(0, 3), max_size=4).map(tuple),
+        st.sampled_from(["f4", ">f4", "f8", "c8", "O", "S3", "M8[s]", "V2", "u8", "f2", "?",
+                         [("a", "i4"), ("b", "f8")]]),
+    ),
+    st.builds(torch.zeros, st.lists(st.integers(0, 3), max_size=4)),
+)  # fmt: skip
+
+
+@given(signatures(), st.lists(ODD, max_size=4))
+def test_whatever_comes_is_accepted_or_refused_by_name(signature, arguments):
+    kernel = Calls()
+    call = make_entry(signature).bind(kernel, RuntimeError, None, None)
+    refusal = None
+    try:
+        call(*arguments)
+    except ArgumentError as caught:
+        refusal = caught
+    assert len(kernel) == (refusal is None)
+    if refusal is not None:
+        names = [param.name for param in signature.params]
+        assert refusal.argument in {*names, f"#{len(names) + 1}"}
+        assert pickle.loads(pickle.dumps(refusal)).reason == refusal.reason
+
+
 # Each refusal, by name ------------------------------------------------------------------------
 
 MATMUL = (
