@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import PurePath
+from typing import TypeAlias
 
 from tensorc.analysis.violation import Mark, Violation
 from tensorc.ir.nodes import For, Span
@@ -17,6 +19,9 @@ from tensorc.schedule.step import Step, legal
 from tensorc.schedule.trace import call
 
 MOST_ALTERNATIVES = 6
+MOST_TRIED = 16
+MOST_LINES = 16
+"""Of the excerpt; with what stands around it a report stays within 25 lines."""
 
 
 def render(
@@ -31,10 +36,11 @@ def render(
     `states` are those before each step and now; `steps` those applied so far.
     """
     state = states[-1]
-    named = [n for n in _names(step) if state.find_loop(n) is not None]
-    found = dataclasses.replace(violation, alternatives=tuple(_alternatives(state, step, named)))
+    fields = _texts(step)
+    named = [name for name in loops(state.func) if name in fields]
+    found = dataclasses.replace(violation, alternatives=_alternatives(violation, step, state))
     lines = [f"error[{violation.code}]: {violation.message}"]
-    lines.append(f"  --> {_place(span)}   {call(step)}")
+    lines.append(f"  --> {_place(span)}   s.{call(step)}")
     lines += [f"  {line}" for line in excerpt(layout(state.func), violation.marks, state)]
     if violation.witness is not None:
         lines.append(f"  {violation.witness.text}")
@@ -51,41 +57,43 @@ def _place(span: Span | None) -> str:
     return f"{PurePath(span.file).name}:{span.line}"
 
 
-def _names(step: Step) -> list[str]:
-    """The names that a step's fields hold, in order."""
-    found: dict[str, None] = {}
+def _texts(step: Step) -> set[str]:
+    """The texts that a step's fields hold, names among them."""
+    found = set()
     for value in step.arguments().values():
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, str):
-                found.setdefault(part)
-    return list(found)
+        found |= {v for v in (value if isinstance(value, tuple) else (value,)) if type(v) is str}
+    return found
+
+
+# The excerpt --------------------------------------------------------------------------------------
+
+Underlines: TypeAlias = dict[int, dict[tuple[int, int, str], str]]
+"""Line -> (column, end column, sign) -> remark."""
 
 
 def excerpt(text: Layout, marks: Sequence[Mark], state: State) -> Iterator[str]:
-    """The marked lines of the nest and the loops around them, with the marks underlined."""
-    below: dict[int, list[tuple[int, int, str, str]]] = {}
-    shown: set[int] = set()
+    """The marked lines of the nest and the loops around them, with the marks underlined.
+
+    Where that is too much, the loops around are left out, then the signs below loops.
+    """
+    below: Underlines = {}
+    around: set[int] = set()
     for mark in marks:
         place = text.places.get(mark.path)
         if place is None:
             continue
         sign = "^" if isinstance(at(state.func, mark.path), For) else "-"
-        spot = (place.column, place.end_column, sign, mark.remark)
-        if spot not in below.setdefault(place.line, []):
-            below[place.line].append(spot)
-        shown.add(place.line)
-        shown |= {x.line for path, x in text.places.items() if _around(state, path, mark)}
-    if not shown:
-        return
-    cut = min(len(text.lines[n - 1]) - len(text.lines[n - 1].lstrip()) for n in shown)
-    previous = min(shown)
-    for number in sorted(shown):
-        if number > previous + 1:
-            yield "..."
-        previous = number
-        yield text.lines[number - 1][cut:]
-        if number in below:
-            yield _underline(below[number], cut)
+        spots = below.setdefault(place.line, {})
+        spot = (place.column, place.end_column, sign)
+        spots[spot] = spots.get(spot) or mark.remark
+        around |= {x.line for path, x in text.places.items() if _around(state, path, mark)}
+    found = list(_cut_out(text.lines, below, {*below, *around}))
+    if len(found) > MOST_LINES:
+        found = list(_cut_out(text.lines, below, set(below)))
+    if len(found) > MOST_LINES:
+        leaves = {n: s for n, s in below.items() if any(sign == "-" for _, _, sign in s)}
+        found = list(_cut_out(text.lines, leaves, set(below)))
+    return iter(found)
 
 
 def _around(state: State, path: tuple[str | int, ...], mark: Mark) -> bool:
@@ -93,44 +101,112 @@ def _around(state: State, path: tuple[str | int, ...], mark: Mark) -> bool:
     return inside and isinstance(at(state.func, path), For)
 
 
-def _underline(spots: list[tuple[int, int, str, str]], cut: int) -> str:
-    line, remarks = "", []
-    for column, end, sign, remark in sorted(spots):
+def _cut_out(lines: Sequence[str], below: Underlines, shown: set[int]) -> Iterator[str]:
+    """The lines of these numbers; dots stand for two or more others in between."""
+    if not shown:
+        return
+    shown = shown | {n + 1 for n in shown if n + 2 in shown}
+    cut = min(len(lines[n - 1]) - len(lines[n - 1].lstrip()) for n in shown)
+    previous = min(shown)
+    for number in sorted(shown):
+        if number > previous + 1:
+            yield "..."
+        previous = number
+        yield lines[number - 1][cut:]
+        if number in below:
+            yield _underline(below[number], cut)
+
+
+def _underline(spots: Mapping[tuple[int, int, str], str], cut: int) -> str:
+    line = ""
+    for column, end, sign in sorted(spots):
         line = line.ljust(column - cut) + sign * max(end - column, 1)
-        if remark:
-            remarks.append(remark)
-    return line + ("  " + "; ".join(dict.fromkeys(remarks)) if remarks else "")
+    remarks = dict.fromkeys(remark for _, remark in sorted(spots.items()) if remark)
+    return line + ("  " + "; ".join(remarks) if remarks else "")
+
+
+# What has been, and what else there is ------------------------------------------------------------
 
 
 def _history(named: Sequence[str], states: Sequence[State], steps: Sequence[Step]) -> Iterator[str]:
-    """Where the loops in question come from."""
-    old: list[str] = []
+    """Where the loops in question come from, and how many steps there were."""
+    groups: dict[str, list[str]] = {}
     for name in named:
-        for number, step in enumerate(steps, 1):
-            if name in loops(states[number].func) and name not in loops(states[number - 1].func):
-                yield f"`{name}` was made by step {number}, `{call(step)}`"
-                break
-        else:
-            old.append(f"`{name}`")
-    if old:
-        verb = "is" if len(old) == 1 else "are"
-        many = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
-        joined = " and ".join(old)
-        yield f"{joined} {verb} unchanged since the start of the schedule ({many} so far)"
+        groups.setdefault(_origin(name, states, steps), []).append(f"`{name}`")
+    many = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
+    for number, (origin, names) in enumerate(groups.items(), 1):
+        joined = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        verbs = ("is", "are") if origin.startswith("unchanged") else ("was", "were")
+        count = f" ({many} so far)" if number == len(groups) else ""
+        yield f"{joined} {verbs[len(names) > 1]} {origin}{count}"
+    if not groups:
+        yield f"this is step {len(steps) + 1} of the schedule"
 
 
-def _alternatives(state: State, step: Step, named: Sequence[str]) -> Iterator[str]:
-    """Legal steps on the same loops, in a fixed order, at most a few."""
-    count = 0
-    kinds: tuple[type[Step], ...] = (p.Parallel, p.Vectorize, p.Split, p.Unroll)
-    for kind in kinds:
-        for name in named:
-            other = p.Split(name, (2,)) if kind is p.Split else kind(name)  # type: ignore[call-arg]
-            if type(other) is not type(step) and legal(other, state):
-                yield f"{kind.primitive} {name}"
-                count += 1
-                if count == MOST_ALTERNATIVES:
-                    return
+def _origin(name: str, states: Sequence[State], steps: Sequence[Step]) -> str:
+    """What the last step that made, changed or moved a loop did to it."""
+    for number in range(len(steps), 0, -1):
+        old, new = (loops(s.func).get(name) for s in states[number - 1 : number + 1])
+        by = f"by step {number}, `s.{call(steps[number - 1])}`"
+        assert new is not None
+        if old is None:
+            return f"made {by}"
+        before, after = old.node, new.node
+        if before.kind != after.kind:
+            return f"made {KINDS[after.kind]} {by}"
+        if (before.begin, before.end) != (after.begin, after.end):
+            return f"changed {by}"
+        if isinstance(steps[number - 1], p.Reorder) and old.path != new.path:
+            return f"moved {by}"
+    return "unchanged since the start of the schedule"
+
+
+KINDS = {"parallel": "parallel", "vectorize": "a vector", "unroll": "unrolled", "serial": "serial"}
+
+_OF_LOOPS = (p.Parallel, p.Vectorize, p.Unroll, p.Reorder, p.Fuse, p.Split, p.Fission, p.Merge)
+_PLACES: Mapping[type[Step], str] = {
+    p.ComputeAt: "loop",
+    p.ReverseComputeAt: "loop",
+    p.CacheRead: "at",
+    p.CacheWrite: "at",
+    p.DecomposeReduction: "at",
+    p.Rfactor: "loop",
+}
+"""The field that says where such a step acts; the same step may be legal elsewhere."""
+
+
+def _alternatives(violation: Violation, step: Step, state: State) -> tuple[str, ...]:
+    """Legal steps on the same loops, or the same step elsewhere; in a fixed order, a few."""
+    if violation.code.startswith(("REF", "ARG")) or violation.code == "STR008":
+        return ()
+    found = _kinds(step, state) if isinstance(step, _OF_LOOPS) else _elsewhere(step, state)
+    tried = islice(found, MOST_TRIED)
+    return tuple(islice((t for t, other in tried if legal(other, state)), MOST_ALTERNATIVES))
+
+
+def _kinds(step: Step, state: State) -> Iterator[tuple[str, Step]]:
+    fields = _texts(step)
+    for kind in (p.Parallel, p.Vectorize, p.Split, p.Unroll):
+        for name in loops(state.func):
+            if name in fields and not isinstance(step, kind):
+                other = p.Split(name, (2,)) if kind is p.Split else kind(name)  # type: ignore[call-arg]
+                yield f"{kind.primitive} {name}", other
+
+
+def _elsewhere(step: Step, state: State) -> Iterator[tuple[str, Step]]:
+    field = _PLACES.get(type(step))
+    if field is None:
+        return
+    first = dataclasses.fields(step)[0].name  # type: ignore[arg-type]
+    subject = [str(v) for n, v in step.arguments().items() if n in ("statement", "buffer")]
+    seen = {getattr(step, field)}
+    for other in type(step).choices(state):
+        place = getattr(other, field)
+        if place in seen or (first != field and getattr(other, first) != getattr(step, first)):
+            continue
+        seen.add(place)
+        words = [step.primitive, *subject, *([] if place is None else [place])]
+        yield " ".join(words), dataclasses.replace(step, **{field: place})  # type: ignore[type-var]
 
 
 def _advice(violation: Violation) -> str:
