@@ -155,7 +155,7 @@ def _round_bf16(value: float) -> float:
     exponent = max(math.frexp(value)[1] - 8, -133)
     rounded = round(math.ldexp(value, -exponent))
     try:
-        result = math.ldexp(rounded, exponent)
+        result = math.copysign(math.ldexp(rounded, exponent), value)
     except OverflowError:
         return math.copysign(math.inf, value)
     return result if abs(result) < 2.0**128 else math.copysign(math.inf, value)

@@ -264,3 +264,18 @@ def test_bf16_is_the_upper_half_of_f32() -> None:
 def test_rounding_is_that_of_the_dtype(dtype: DType, value: float) -> None:
     rounded = evaluate(Cast(dtype, Var("x", DType.F64)), {"x": value})
     assert same(rounded, dtype.wrap(value))
+
+
+@pytest.mark.parametrize("dtype", DATA, ids=str)
+@given(values=st.lists(st.integers(-(2**63), 2**63 - 1) | st.floats(), max_size=8))
+def test_storage_wraps_and_rounds_like_the_dtype(dtype: DType, values: list[Any]) -> None:
+    """Whatever the array that the values come in."""
+    kinds: list[tuple[Any, Any]] = [(np.int64, int), (object, int)]
+    if dtype.is_float:
+        kinds += [(np.float64, float), (object, float)]
+    for held, kind in kinds:
+        chosen = [value for value in values if type(value) is kind]
+        stored = to_storage(np.array(chosen, dtype=held).reshape(-1, 1), dtype)
+        assert stored.shape == (len(chosen), 1)
+        found = from_storage(stored, dtype).ravel().tolist()
+        assert all(map(same, found, (dtype.wrap(value) for value in chosen)))

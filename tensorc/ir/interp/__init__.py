@@ -1,10 +1,11 @@
 """The reference interpreter: what a program means, checked at every access."""
 
-from tensorc.ir.interp.arrays import from_storage, to_storage
+from tensorc.ir.interp.arrays import STORAGE, from_storage, to_storage
 from tensorc.ir.interp.program import evaluate
 from tensorc.ir.interp.run import Access, Result, run, run_in_place
 
 __all__ = [
+    "STORAGE",
     "Access",
     "Result",
     "evaluate",

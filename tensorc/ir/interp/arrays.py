@@ -43,8 +43,28 @@ def to_storage(values: npt.ArrayLike, dtype: DType) -> Array:
     bf16 gives uint16 bit patterns, every other dtype the NumPy dtype of its name.
     """
     array = np.asarray(values)
-    flat = [dtype.wrap(value) for value in array.ravel().tolist()]
-    return packed(flat, dtype, array.shape)
+    if dtype.is_float and array.dtype.kind in "fiub":
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _rounded(array.astype(np.float64), dtype)
+    if not dtype.is_float and array.dtype.kind in "iub":
+        return array.astype(STORAGE[dtype])
+    return packed([dtype.wrap(v) for v in array.ravel().tolist()], dtype, array.shape)
+
+
+def _rounded(array: Array, dtype: DType) -> Array:
+    """Doubles in storage of a float dtype, rounded once."""
+    if dtype is not DType.BF16:
+        return array.astype(STORAGE[dtype])
+    exponent = np.maximum(np.frexp(array)[1] - 8, -133)
+    whole = np.rint(np.ldexp(array, -exponent))
+    narrow: Array = np.ldexp(whole, exponent).astype(np.float32)
+    return _upper_halves(narrow)
+
+
+def _upper_halves(array: Array) -> Array:
+    """The upper halves of an f32 array whose values bf16 represents."""
+    halves: Array = (array.view(np.uint32) >> 16).astype(np.uint16)
+    return halves
 
 
 def from_storage(array: Array, dtype: DType) -> Array:
@@ -63,8 +83,7 @@ def elements(array: Array, dtype: DType) -> list[Any]:
 
 def packed(flat: Sequence[Any], dtype: DType, shape: tuple[int, ...]) -> Array:
     if dtype is DType.BF16:
-        bits = np.array(flat, dtype=np.float32).view(np.uint32) >> 16
-        return bits.astype(np.uint16).reshape(shape)
+        return _upper_halves(np.array(flat, dtype=np.float32)).reshape(shape)
     return np.array(flat, dtype=STORAGE[dtype]).reshape(shape)
 
 
