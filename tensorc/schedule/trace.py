@@ -177,6 +177,8 @@ def call(step: Step) -> str:
         return f"reorder({', '.join(map(_literal, step.order))})"
     if isinstance(step, primitives.TransformLayout):
         return f"transform_layout({_literal(step.buffer)}, {_function(step.layout)})"
+    if isinstance(step, primitives.Split) and len(step.factors) == 1:
+        values = [(n, v[0] if n == "factors" else v) for n, v in values]
     positional = _leading(step)
     parts = [_literal(v) if n in positional else f"{n}={_literal(v)}" for n, v in values]
     return f"{step.primitive}({', '.join(parts)})"
