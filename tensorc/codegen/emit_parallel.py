@@ -141,7 +141,7 @@ def _define_body(c: Context, loop: For, name: str, captures: dict[str, _Capture]
         inner.worker = out.pure(f"getelementptr i8, ptr {local['workers']}, i64 {offset}")
     inner.execute(inner, loop.body)
     out.effect("ret i32 0")
-    body = "\n".join(["entry:", *out.allocas, *out.lines])
+    body = "entry:\n" + out.body()
     c.module.functions.append(
         f"define internal i32 @{name}.body({', '.join(arguments)}) noinline #0 {{\n{body}\n}}\n"
     )

@@ -88,7 +88,8 @@ def _counted(c: Context, loop: For, begin: int | str, end: int | str) -> None:
     out = c.out
     changed = emit_memory.written_in(c, loop)
     body, done = out.named(loop.var.name), out.fresh("done")
-    variable = out.named(loop.var.name)
+    front: list[str] = []
+    out.lines.append(front)
     if not (isinstance(begin, int) and isinstance(end, int)):
         out.branch(out.pure(f"icmp slt i64 {begin}, {end}"), body, done)
     else:
@@ -98,14 +99,15 @@ def _counted(c: Context, loop: For, begin: int | str, end: int | str) -> None:
     out.start(body)
     c.depth += 1
     c.depths[loop.var.name] = c.depth
-    c.variables[loop.var.name] = Value(variable, DType.INDEX)
     head = len(out.lines)
     out.lines.append("")
-    with out.scope():
+    with out.loop(front), out.scope():
+        variable = out.named(loop.var.name)
+        c.variables[loop.var.name] = Value(variable, DType.INDEX)
         execute(c, loop.body)
+        following = out.result(f"add nsw i64 {variable}, 1")
+        more = out.result(f"icmp slt i64 {following}, {end}")
     c.depth -= 1
-    following = out.result(f"add nsw i64 {variable}, 1")
-    more = out.result(f"icmp slt i64 {following}, {end}")
     # The loop is closed here, where its last block is known.
     out.lines[head] = f"  {variable} = phi i64 [{begin}, %{before}], [{following}, %{out.block}]"
     out.branch(more, body, done)

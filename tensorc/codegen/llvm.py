@@ -83,7 +83,7 @@ def emit(lowered: Lowered) -> Kernel:
     else:
         execute(c, lowered.func.body)
     c.out.effect("ret i32 0")
-    body = "\n".join([*c.out.allocas, *c.out.lines])
+    body = c.out.body()
     module.functions.append(
         f"define i32 @{symbol}({', '.join(arguments)}) #0 {{\nentry:\n{body}\n}}\n"
     )

@@ -3,7 +3,8 @@
 A pure instruction whose text was already written in a dominating place is not written again: its
 text is the key of a table, and leaving a scope takes back what was learnt in it. A load is known
 under its text and the version of the memory that it reads; a store makes a new version, and is
-itself remembered as the value of the load that would follow.
+itself remembered as the value of the load that would follow. Index arithmetic that does not change
+with a loop is written in front of it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_]")
+_OPERAND = re.compile(r"%[A-Za-z0-9_.]+")
+_INDEX = re.compile(
+    r"(add|sub|mul|sdiv|srem|shl|ashr|and|icmp \w+)( nsw)? i64 |getelementptr |select i1 .* i64 "
+)
 
 
 class Writer:
-    """`lines` is the body so far; `allocas` go to the head of the entry block."""
+    """`lines` is the body so far; `allocas` go to the head of the entry block.
 
-    __slots__ = ("_count", "_known", "_log", "_versions", "allocas", "block", "lines")
+    An entry of `lines` that is a list holds the lines in front of a loop, to which more come while
+    the loop is written.
+    """
+
+    __slots__ = (
+        "_count", "_depths", "_fronts", "_known", "_log", "_versions", "allocas", "block", "lines",
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self.lines: list[str | list[str]] = []
+        self._fronts: list[list[str]] = []
+        self._depths: dict[str, int] = {}
         self.allocas: list[str] = []
         self.block = "entry"
         self._count = 0
@@ -32,7 +45,10 @@ class Writer:
     def fresh(self, hint: str = "t") -> str:
         """A local name that no other value or block of the function has."""
         self._count += 1
-        return f"%{hint}{self._count}"
+        name = f"%{hint}{self._count}"
+        if self._fronts:
+            self._depths[name] = len(self._fronts)
+        return name
 
     def named(self, name: str) -> str:
         """A fresh local name that reminds of a name of the program."""
@@ -47,9 +63,21 @@ class Writer:
         if found is None:
             self._count += 1
             found = f"%t{self._count}"
-            self.lines.append(f"  {found} = {text}")
+            depth = self._depth(text)
+            if depth < len(self._fronts):
+                self._fronts[depth].append(f"  {found} = {text}")
+            else:
+                self.lines.append(f"  {found} = {text}")
+            if depth:
+                self._depths[found] = depth
             self._remember(text, found)
         return found
+
+    def _depth(self, text: str) -> int:
+        """In how many loops an instruction has to stand: as its operands, for index arithmetic."""
+        if not self._fronts or not _INDEX.match(text):
+            return len(self._fronts)
+        return max((self._depths.get(name, 0) for name in _OPERAND.findall(text)), default=0)
 
     def result(self, text: str, hint: str = "t") -> str:
         """The value of an instruction that must be executed where it stands."""
@@ -110,6 +138,22 @@ class Writer:
         self.start(failed)
         self.effect(f"ret i32 {code}")
         self.start(going_on)
+
+    @contextmanager
+    def loop(self, front: list[str]) -> Iterator[None]:
+        """The inside of a loop; `front` is the place in front of it, an entry of `lines`."""
+        self._fronts.append(front)
+        try:
+            yield
+        finally:
+            self._fronts.pop()
+
+    def body(self) -> str:
+        """The text of the function's body."""
+        lines = self.allocas[:]
+        for line in self.lines:
+            lines += line if isinstance(line, list) else (line,)
+        return "\n".join(lines)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
