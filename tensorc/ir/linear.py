@@ -7,10 +7,9 @@ the laws of addition and of multiplication by numbers have equal combinations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from tensorc.dtype import DType
 from tensorc.ir.nodes import Binary, Cast, Const, Expr, Load, Select, Unary, Var
@@ -94,22 +93,46 @@ def linear(expr: Expr) -> Linear:
     `i * 4 + (j + i) - 3` is {i: 5, j: 1} and -3. A product of expressions with variables is
     multiplied out, e.g. (i + 1) * N is {i * N: 1, N: 1}.
     """
-    match expr:
-        case Const(value=value, dtype=DType.INDEX):
-            return Linear({}, int(value))
-        case Unary(op="neg", a=a):
-            return linear(a).scaled(-1)
-        case Binary(op=("add" | "sub" | "mul") as op, a=a, b=b):
-            return combined(op, linear(a), linear(b))
+    return collected(expr, _atom)
+
+
+def _atom(expr: Expr) -> Linear:
     return Linear({expr: 1}, 0)
 
 
-def combined(op: Literal["add", "sub", "mul"], a: Linear, b: Linear) -> Linear:
-    """a + b, a - b or a * b."""
-    if op == "add":
-        return a.plus(b, 1)
-    if op == "sub":
-        return a.plus(b, -1)
+def collected(expr: Expr, atom: Callable[[Expr], Linear]) -> Linear:
+    """`linear`, where `atom` says what an operand of another form is."""
+    terms: dict[Expr, int] = {}
+    constant = _add(terms, expr, 1, atom)
+    if not all(terms.values()):
+        terms = {atom: coefficient for atom, coefficient in terms.items() if coefficient}
+    return Linear(terms, constant)
+
+
+def _add(terms: dict[Expr, int], expr: Expr, factor: int, atom: Callable[[Expr], Linear]) -> int:
+    """Adds factor * expr to `terms`, where zeros may stay, and returns its constant part."""
+    if type(expr) is Var:
+        terms[expr] = terms.get(expr, 0) + factor
+        return 0
+    if type(expr) is Const and expr.dtype is DType.INDEX:
+        return factor * int(expr.value)
+    if type(expr) is Binary and expr.op in ("add", "sub"):
+        second = factor if expr.op == "add" else -factor
+        return _add(terms, expr.a, factor, atom) + _add(terms, expr.b, second, atom)
+    if type(expr) is Unary and expr.op == "neg":
+        return _add(terms, expr.a, -factor, atom)
+    if type(expr) is Binary and expr.op == "mul":
+        if type(expr.b) is Const:
+            return _add(terms, expr.a, factor * int(expr.b.value), atom)
+        part = _product(collected(expr.a, atom), collected(expr.b, atom))
+    else:
+        part = atom(expr)
+    for term, coefficient in part.terms.items():
+        terms[term] = terms.get(term, 0) + factor * coefficient
+    return factor * part.constant
+
+
+def _product(a: Linear, b: Linear) -> Linear:
     if not b.terms:
         return a.scaled(b.constant)
     if not a.terms:
@@ -119,11 +142,11 @@ def combined(op: Literal["add", "sub", "mul"], a: Linear, b: Linear) -> Linear:
     product = b.scaled(a.constant).plus(Linear(a.terms, 0).scaled(b.constant), 1)
     for left, m in a.terms.items():
         for right, n in b.terms.items():
-            product = product.plus(Linear({_product(left, right): m * n}, 0), 1)
+            product = product.plus(Linear({_of_atoms(left, right): m * n}, 0), 1)
     return product
 
 
-def _product(a: Expr, b: Expr) -> Expr:
+def _of_atoms(a: Expr, b: Expr) -> Expr:
     """The product of two atoms, its factors in order of name."""
     first, *rest = sorted((*_factors(a), *_factors(b)), key=_name)
     result = first

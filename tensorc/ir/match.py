@@ -98,9 +98,25 @@ def candidates(op: str, dtype: DType, a: str | int, b: str | int | None) -> tupl
         for ready in READY
         if operator(ready.pattern) == op
         and any(operand_dtype(ready.pattern.a, t) is dtype for t in DOMAINS[ready.rule.domain])
-        and (ready.ways is not None or _may_be(ready.pattern.a, a))
-        and (b is None or not isinstance(ready.pattern, Binary) or _may_be(ready.pattern.b, b))
+        and (_sum_may_be(ready.pattern.a, a) if ready.ways else _may_be(ready.pattern.a, a))
+        and (b is None or not isinstance(ready.pattern, Binary) or _second_may_be(ready, a, b))
     )
+
+
+def _second_may_be(ready: Ready, a: str | int, b: str | int) -> bool:
+    assert isinstance(ready.pattern, Binary)
+    same = ready.pattern.a == ready.pattern.b
+    return _may_be(ready.pattern.b, b) and (not same or a == b)
+
+
+def _sum_may_be(pattern: Expr, found: str | int) -> bool:
+    """Whether an expression of this form may be a sum in a pattern, e.g. by its single term."""
+    if found in ("add", "sub", "mul", "neg"):
+        return True
+    match pattern:
+        case Binary(op="add", a=Binary(op="mul", a=term)) | Binary(op="add", a=term):
+            return form(term) == found
+    return False
 
 
 def _may_be(pattern: Expr, found: str | int) -> bool:

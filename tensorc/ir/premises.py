@@ -7,9 +7,8 @@ from typing import TypeAlias
 
 from tensorc.ir.arith import TRUE, index
 from tensorc.ir.facts import Facts
-from tensorc.ir.fold import fold_binary
 from tensorc.ir.interval import decided, difference
-from tensorc.ir.linear import Linear, combined
+from tensorc.ir.linear import Linear
 from tensorc.ir.nodes import Binary, Const, Expr, Unary, Var
 
 Bindings: TypeAlias = dict[str, Expr]  # letter -> expression
@@ -85,11 +84,13 @@ def side(expr: Expr, bound: Bindings, facts: Facts) -> Linear:
             return Linear({}, int(number))
         case Unary(op="neg", a=a):
             return side(a, bound, facts).scaled(-1)
-        case Binary(op=("add" | "sub" | "mul") as op, a=a, b=b):
-            return combined(op, side(a, bound, facts), side(b, bound, facts))
-        case Binary(op=op, a=a, b=b):
+        case Binary(op="add", a=a, b=b):
+            return side(a, bound, facts) + side(b, bound, facts)
+        case Binary(op="sub", a=a, b=b):
+            return side(a, bound, facts) - side(b, bound, facts)
+        case Binary(op="mul", a=a, b=b):
+            # One of the factors is a literal in every rule.
             left, right = side(a, bound, facts), side(b, bound, facts)
-            folded = fold_binary(op, index(left.constant), index(right.constant))
-            assert folded is not None
-            return Linear({}, int(folded.value))
+            assert not (left.terms and right.terms)
+            return left.scaled(right.constant) if not right.terms else right.scaled(left.constant)
     raise TypeError(f"not a condition: {expr!r}")

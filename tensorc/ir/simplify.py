@@ -23,7 +23,7 @@ from tensorc.ir.arith import FALSE, TRUE, index
 from tensorc.ir.facts import Facts
 from tensorc.ir.fold import cast_of_cast, fold_binary, fold_cast, fold_unary
 from tensorc.ir.interval import Interval, Ranges, decided
-from tensorc.ir.linear import Linear, combined
+from tensorc.ir.linear import Linear, collected
 from tensorc.ir.match import COMPLETIONS, Completion, Ready, candidates, form, instance
 from tensorc.ir.nodes import (
     COMPARISONS,
@@ -66,6 +66,8 @@ class Simplifier:
         self._vectors: set[Expr] = set()
 
     def __call__(self, expr: Expr) -> Expr:
+        if type(expr) is Const:
+            return expr
         found = self._done.get(expr)
         if found is None:
             found = self._VISIT.get(type(expr), Simplifier._leaf)(self, expr)
@@ -87,9 +89,13 @@ class Simplifier:
     def _leaf(self, expr: Expr) -> Expr:
         return expr
 
-    def _inside(self, expr: Expr) -> Expr:
-        """The operands simplified; for a vector that is all."""
-        new = map_children(expr, self)  # type: ignore[arg-type]
+    def _load(self, expr: Load) -> Expr:
+        indices = tuple(map(self, expr.indices))
+        same = all(a is b for a, b in zip(indices, expr.indices, strict=True))
+        return self._noted(expr, expr if same else Load(expr.buffer, indices))
+
+    def _noted(self, expr: Expr, new: Expr) -> Expr:
+        """`new`, which `expr` is when its operands are simplified; notes whether it is a vector."""
         if self._has_vector(new):
             self._vectors |= {expr, new}
         return new
@@ -106,7 +112,7 @@ class Simplifier:
         value = self(expr.value)
         if value in self._vectors:
             self._vectors.add(expr.var)
-        return self._inside(expr)
+        return self._noted(expr, map_children(expr, self))  # type: ignore[arg-type]
 
     def _unary(self, expr: Unary) -> Expr:
         dtype = dtype_of(expr.a)
@@ -206,15 +212,9 @@ class Simplifier:
 
     def _collect(self, expr: Expr) -> Linear:
         """The combination of an expression that is not simplified yet."""
-        match expr:
-            case Const(value=value):
-                return Linear({}, int(value))
-            case Binary(op=("add" | "sub" | "mul") as op, a=a, b=b):
-                return combined(op, self._collect(a), self._collect(b))
-            case Unary(op="neg", a=a):
-                return self._collect(a).scaled(-1)
-            case Var():
-                return Linear({expr: 1}, 0)
+        return collected(expr, self._atom)
+
+    def _atom(self, expr: Expr) -> Linear:
         return self.facts.linear(self(expr))
 
     def _completed(self, combination: Linear) -> Linear:
@@ -280,7 +280,7 @@ class Simplifier:
             split = Binary("lt", Linear(left, 0).expr(), Linear(right, limit).expr())
         else:
             split = Binary("lt", index(-limit), Linear(right, 0).expr())
-        for shape in (against_literal, split):
+        for shape in (against_literal, split) if left and right else (split,):
             for ready in candidates("lt", DType.INDEX, form(shape.a), form(shape.b)):
                 result = self._attempt(ready, shape, DType.INDEX)
                 if result is not None:
@@ -292,7 +292,7 @@ class Simplifier:
         Binary: _binary,
         Cast: _cast,
         Select: _select,
-        Load: _inside,
+        Load: _load,
         Let: _let,
         **dict.fromkeys(_VECTORS, _vector),
     }
