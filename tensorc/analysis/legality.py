@@ -64,17 +64,25 @@ def concurrent(func: Func, loop: str, mark: Mark) -> Iterator[Violation]:
                 dependence,
                 bad,
                 "DEP001",
-                f"cannot run `{loop}` in parallel: two iterations would touch"
-                f" `{dependence.buffer}` at the same time",
+                f"cannot run `{loop}` in parallel: two iterations would"
+                f" {'reduce into' if dependence.reduction else 'touch'} `{dependence.buffer}`"
+                " at the same time",
                 "in parallel they would run at the same time",
                 (mark,),
-                "rfactor the loop first, then run the factored loop in parallel"
-                if dependence.reduction
-                else None,
+                _instead_of_parallel(dependence, loop),
             )
             return
     except TooComplexError:
         yield too_complex(mark)
+
+
+def _instead_of_parallel(dependence: Dependence, loop: str) -> str | None:
+    if dependence.reduction:
+        return f"rfactor `{loop}` first, then run the factored loop in parallel"
+    outside = dependence.buffer in dict(dependence.source.scopes)
+    if outside and dependence.kind != "flow":
+        return f"if each iteration writes `{dependence.buffer}` first, allocate it inside `{loop}`"
+    return None
 
 
 # Theorem (lockstep). A loop may run as the lanes of a vector, statement by statement, when every
@@ -95,11 +103,14 @@ def lockstep(func: Func, loop: str, mark: Mark) -> Iterator[Violation]:
                     dependence,
                     bad,
                     "DEP003",
-                    f"cannot vectorize `{loop}`: lanes would touch `{dependence.buffer}`"
+                    f"cannot vectorize `{loop}`: lanes would reduce into `{dependence.buffer}`"
+                    " at the same time"
+                    if dependence.reduction
+                    else f"cannot vectorize `{loop}`: lanes would touch `{dependence.buffer}`"
                     " in the wrong order",
-                    "in lockstep they would run together or the other way round",
+                    "in lockstep they would run together, or the other way round",
                     (mark,),
-                    "rfactor the loop first, then vectorize the factored loop"
+                    f"rfactor `{loop}` first, then vectorize the factored loop"
                     if dependence.reduction
                     else None,
                 )
@@ -155,9 +166,13 @@ def order_kept(
                     _pad(first, second).lex_ge_map(_pad(second, first))
                 )
             if not bad.is_empty():
-                after = "after the step the second comes first"
+                noun = _NOUNS[code]
+                after = f"after the {noun} the {_later(dependence)} comes first"
                 if dependence.reduction:
-                    reason = f"strict_float: the step would reassociate `{dependence.buffer}`"
+                    reason = (
+                        f"the {noun} would reassociate the reduction into `{dependence.buffer}`,"
+                        " which strict_float forbids"
+                    )
                     yield _violation(func, dependence, bad, "FLT001", reason, after, marks, None)
                 else:
                     text = message.format(buffer=dependence.buffer)
@@ -165,6 +180,16 @@ def order_kept(
                 return
     except TooComplexError:
         yield too_complex(*marks)
+
+
+_NOUNS = {"DEP002": "reorder", "DEP004": "fission", "DEP005": "merge", "DEP006": "move"}
+_ENDS = {"read": "read", "write": "write", "reduce": "reduction"}
+
+
+def _later(dependence: Dependence) -> str:
+    """What comes second in a dependence, in words."""
+    first, second = dependence.source_access.kind, dependence.sink_access.kind
+    return f"second {_ENDS[second]}" if first == second else _ENDS[second]
 
 
 def _rounds(dependence: Dependence) -> bool:
@@ -240,14 +265,18 @@ def _violation(
     advice: str | None,
 ) -> Violation:
     """The refusal that a reversed dependence gives; UNSUPPORTED when it rests on a guess."""
-    remark = f"{dependence.kind} dependence, direction {direction(dependence, bad)}"
+    signs = direction(dependence, bad)
+    kind = "reduction" if dependence.reduction else dependence.kind
+    remark = f"{kind} dependence{f', direction {signs}' if signs != '()' else ''}"
     places = (
         *marks,
         Mark(dependence.source_access.path),
         Mark(dependence.sink_access.path, remark),
     )
     if not dependence.exact:
-        reason = f"{message} (as far as can be told: an access or bound is not affine)"
+        reason = f"{message}, as far as can be told"
+        known = "an index or bound that is not affine counts as any value"
+        advice = f"{known}; {advice}" if advice else known
         return Violation("UNS001", Kind.UNSUPPORTED, reason, places, None, advice)
     witness = dependence_witness(model(func), dependence, bad, consequence)
     carrier = _carrier(dependence, bad)
@@ -265,7 +294,8 @@ def refused(
     marks: tuple[Mark, ...],
 ) -> Violation:
     """The refusal that the part `bad` of a dependence gives."""
-    return _violation(func, dependence, bad, code, message, "after the step too early", marks, None)
+    after = f"at its new place the {_ENDS[dependence.source_access.kind]} comes second"
+    return _violation(func, dependence, bad, code, message, after, marks, None)
 
 
 def _carrier(dependence: Dependence, relation: isl.Map) -> str | None:

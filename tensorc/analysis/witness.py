@@ -35,13 +35,13 @@ def smallest_point(relation: isl.Map) -> tuple[list[int], list[int], list[int]]:
 
 
 def vector_text(vector: tuple[tuple[str, int], ...]) -> str:
-    return "(" + ", ".join(f"{name}={value}" for name, value in vector) + ")"
+    return "(" + ",".join(f"{name}={value}" for name, value in vector) + ")"
 
 
 def element_text(access: Access, values: Mapping[str, int]) -> tuple[str, tuple[int, ...]]:
-    """The element that an access touches, e.g. ("A[1, 1]", (1, 1)); `?` for what is not affine."""
+    """The element that an access touches, e.g. ("A[1,1]", (1, 1)); `?` for what is not affine."""
     found = [evaluate(i, values) for i in access.indices]
-    inside = ", ".join("?" if v is None else str(v) for v in found)
+    inside = ",".join("?" if v is None else str(v) for v in found) or "()"
     return f"{access.buffer.name}[{inside}]", tuple(-1 if v is None else v for v in found)
 
 
@@ -62,8 +62,10 @@ def dependence_witness(
     other, _ = element_text(dependence.sink_access, known | dict(sink))
     given = f" ({', '.join(f'{n}={v}' for n, v in sizes)})" if sizes else ""
     text = (
-        f"witness{given}: {vector_text(source)} {_VERBS[dependence.source_access.kind]} {element}; "
-        f"{vector_text(sink)} {_VERBS[dependence.sink_access.kind]} {other}; {consequence}"
+        f"witness{given}: {_instance(dependence, dependence.source, source)} "
+        f"{_VERBS[dependence.source_access.kind]} {element}; "
+        f"{_instance(dependence, dependence.sink, sink)} "
+        f"{_VERBS[dependence.sink_access.kind]} {other}; {consequence}"
     )
     return Witness(
         sizes,
@@ -72,6 +74,12 @@ def dependence_witness(
         (dependence.buffer, indices),
         text,
     )
+
+
+def _instance(dependence: Dependence, stmt: Statement, vector: tuple[tuple[str, int], ...]) -> str:
+    """An instance in words; the statement is named where the two ends are different ones."""
+    name = f"`{stmt.name}`" if dependence.source.name != dependence.sink.name else ""
+    return " ".join(filter(None, (name, vector_text(vector) if vector else "")))
 
 
 def _vector(stmt: Statement, values: list[int]) -> tuple[tuple[str, int], ...]:
