@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorc.dtype import DType
-from tensorc.errors import ArgumentError, InterpreterError
+from tensorc.errors import InterpreterError
 from tensorc.ir.arith import index, var
-from tensorc.ir.interp import Access, from_storage, run, run_in_place, to_storage
+from tensorc.ir.interp import Access, from_storage, run, to_storage
 from tensorc.ir.nodes import (
     Binary,
-    Broadcast,
     Buffer,
     Cast,
     Const,
@@ -28,13 +27,9 @@ from tensorc.ir.nodes import (
     If,
     Let,
     Load,
-    MaskedLoad,
-    MaskedStore,
     Param,
-    Ramp,
     Reduce,
     Select,
-    Seq,
     Stmt,
     Store,
     Unary,
@@ -361,167 +356,3 @@ def test_threads_do_not_disturb_each_other() -> None:
         thread.join()
     assert len(found) == 4
     assert all(np.array_equal(output, expected) for output in found)
-
-
-# Lowered forms ------------------------------------------------------------------------------------
-
-
-def lowered(body: Stmt, *params: Param) -> Func:
-    return Func("f", params, body)
-
-
-X = Buffer("X", (index(6),), DType.I32)
-Y = Buffer("Y", (index(6),), DType.I32)
-LANES = Ramp(index(1), index(2), 3)
-
-
-def test_all_lanes_are_computed_before_one_is_stored() -> None:
-    """A shift by one lane within one buffer."""
-    at = Ramp(index(0), index(1), 5)
-    shifted = Store("X", X, (Binary("add", at, Broadcast(index(1), 5)),), Load(X, (at,)))
-    result = run(lowered(shifted, Param(X, "inout")), {"X": np.arange(6, dtype=np.int32)}, log=True)
-    assert result.outputs["X"].tolist() == [0, 0, 1, 2, 3, 4]
-    assert [a.kind for a in result.log] == ["read"] * 5 + ["write"] * 5
-
-
-def test_lanes_are_stored_in_order() -> None:
-    same_place = Store("X", X, (Broadcast(index(2), 3),), Cast(DType.I32, LANES))
-    result = run(lowered(same_place, Param(X, "out")), {})
-    assert result.outputs["X"].tolist() == [0, 0, 5, 0, 0, 0]
-    assert result.defined["X"].tolist() == [False, False, True, False, False, False]
-
-
-def test_masked_lanes_touch_no_memory() -> None:
-    at = Ramp(index(4), index(1), 4)
-    mask = Binary("lt", at, Broadcast(index(6), 4))
-    value = MaskedLoad(X, (at,), mask)
-    body = MaskedStore("Y", Y, (at,), value, mask)
-    result = run(lowered(body, Param(X), Param(Y, "out")), {"X": np.arange(6, dtype=np.int32)})
-    assert result.outputs["Y"].tolist() == [0, 0, 0, 0, 4, 5]
-    unmasked = MaskedStore("Y", Y, (at,), Load(X, (at,)), mask)
-    with pytest.raises(InterpreterError, match=r"statement `Y`: X\[6\] is out of bounds"):
-        run(lowered(unmasked, Param(X), Param(Y, "out")), {"X": np.arange(6, dtype=np.int32)})
-
-
-def test_a_masked_load_gives_zero_where_it_does_not_load() -> None:
-    at = Ramp(index(0), index(1), 6)
-    mask = Binary("eq", Binary("floormod", at, index(2)), index(0))
-    body = Store("Y", Y, (at,), MaskedLoad(X, (at,), mask))
-    result = run(lowered(body, Param(X), Param(Y, "out")), {"X": np.full(6, 7, np.int32)})
-    assert result.outputs["Y"].tolist() == [7, 0, 7, 0, 7, 0]
-
-
-def test_a_vector_select_reads_the_chosen_lanes_only() -> None:
-    at = Ramp(index(4), index(1), 4)
-    chosen = Select(Binary("lt", at, index(6)), Load(X, (at,)), Const(-1, DType.I32))
-    body = Store("Y", Y, (Ramp(index(0), index(1), 4),), chosen)
-    result = run(lowered(body, Param(X), Param(Y, "out")), {"X": np.arange(6, dtype=np.int32)})
-    assert result.outputs["Y"].tolist() == [4, 5, -1, -1, 0, 0]
-
-
-def test_let_and_vector_reductions() -> None:
-    doubled = Let(var("v"), LANES, Binary("mul", var("v"), index(2)))
-    body = Seq(
-        (
-            Store("Y.init", Y, (Ramp(index(0), index(1), 6),), Const(0, DType.I32)),
-            Reduce("Y", "sum", (Y,), (LANES,), (Cast(DType.I32, doubled),)),
-            Reduce("total", "sum", (Y,), (index(0),), (Load(Y, (LANES,)),)),
-        )
-    )
-    result = run(lowered(body, Param(Y, "out")), {})
-    assert result.outputs["Y"].tolist() == [2 + 6 + 10, 2, 0, 6, 0, 10]
-
-
-# Arguments ----------------------------------------------------------------------------------------
-
-TYPED = """
-def f(
-    A: Buffer["f32", N, 4],
-    H: Buffer["bf16", N],
-    alpha: f32,
-    n: i8,
-    flag: bool,
-    C: Buffer["f32", N, "out"],
-):
-    for i in range(N):
-        C[i] = select(flag, A[i, 0] * alpha, f32(H[i])) + f32(n)
-"""
-GOOD: dict[str, Any] = {
-    "A": np.ones((2, 4), np.float32),
-    "H": to_storage([1.5, 2.0], DType.BF16),
-    "alpha": 0.1,
-    "n": 3,
-    "flag": False,
-}
-
-
-def test_arguments_of_every_kind() -> None:
-    func = parse(TYPED)
-    assert run(func, GOOD).outputs["C"].tolist() == [4.5, 5.0]
-    scaled = run(func, GOOD | {"flag": np.bool_(True), "n": np.int8(0)}).outputs["C"]
-    assert scaled.tolist() == [np.float32(0.1)] * 2
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"A": None}, 'argument `A`: missing; it is an "in" parameter'),
-        ({"Z": 1}, "argument `Z`: `f` has no such parameter; it has A, H, alpha, n, flag, C"),
-        ({"A": [[1.0]]}, "argument `A`: expected a NumPy array, got list"),
-        (
-            {"A": np.ones((2, 4))},
-            "argument `A`: expected an array of float32 for f32, got float64",
-        ),
-        ({"A": np.ones(4, np.float32)}, "argument `A`: expected rank 2, got 1"),
-        (
-            {"A": np.ones((2, 5), np.float32)},
-            "argument `A`: expected shape (2, 4), got (2, 5)",
-        ),
-        (
-            {"H": np.ones(3, np.uint16)},
-            "argument `H`: dimension 0 is 3, but N = 2 elsewhere",
-        ),
-        ({"alpha": "x"}, "argument `alpha`: expected a number of dtype f32, got 'x'"),
-        ({"n": 128}, "argument `n`: 128 is out of the range -128 to 127 of i8"),
-        ({"n": 1.0}, "argument `n`: expected a number of dtype i8, got 1.0"),
-        ({"flag": 1}, "argument `flag`: expected a number of dtype bool, got 1"),
-    ],
-)
-def test_arguments_are_checked(change: dict[str, Any], message: str) -> None:
-    given_arguments = {k: v for k, v in (GOOD | change).items() if v is not None}
-    with pytest.raises(ArgumentError) as error:
-        run(parse(TYPED), given_arguments)
-    assert str(error.value) == message
-
-
-def test_the_shape_of_an_output_must_follow_or_be_given() -> None:
-    func = parse(
-        """
-        def f(C: Buffer["i32", N, N + 1, "out"], D: Buffer["i32", N, "out"]):
-            for i in range(N):
-                C[i, i + 1] = i32(i)
-        """
-    )
-    with pytest.raises(ArgumentError, match="argument `C`: missing, and no other argument gives N"):
-        run(func, {})
-    result = run(func, {"D": np.zeros(3, np.int32)})
-    assert result.outputs["C"].tolist() == [[0, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 2]]
-    assert result.defined["C"].sum() == 3
-    with pytest.raises(ArgumentError, match=r"argument `C`: expected shape \(3, 4\), got \(3, 3\)"):
-        run(func, {"C": np.zeros((3, 3), np.int32), "D": np.zeros(3, np.int32)})
-
-
-def test_running_in_place() -> None:
-    func = parse(
-        """
-        def f(A: Buffer["f32", 4], C: Buffer["f32", 4, "inout"], D: Buffer["f32", 4, "out"]):
-            for i in range(2):
-                C[i] += A[i]
-                D[i] = A[i]
-        """
-    )
-    a = np.arange(4, dtype=np.float32)
-    c, d = np.ones((4, 2), np.float32)[:, 0], np.full(4, 9, np.float32)
-    run_in_place(func, {"A": a, "C": c, "D": d})
-    assert c.tolist() == [1, 2, 1, 1]
-    assert d.tolist() == [0, 1, 9, 9]

@@ -251,6 +251,15 @@ def test_storage_round_trip(dtype: DType) -> None:
     assert all(map(same, from_storage(stored, dtype)[0].tolist(), values))
 
 
+@pytest.mark.parametrize("dtype", DATA, ids=str)
+def test_storage_of_rank_0(dtype: DType) -> None:
+    for value in (1, np.float64(1.0) if dtype.is_float else np.int64(1), np.array(1)):
+        stored = to_storage(value, dtype)
+        assert isinstance(stored, np.ndarray)
+        assert stored.shape == from_storage(stored, dtype).shape == ()
+        assert from_storage(stored, dtype) == 1
+
+
 def test_bf16_is_the_upper_half_of_f32() -> None:
     numbers = np.array([1.0, -2.5, 3.0e38, 1e-40], np.float32)
     halves = to_storage(numbers, DType.BF16)

@@ -57,20 +57,19 @@ def _rounded(array: Array, dtype: DType) -> Array:
         return array.astype(STORAGE[dtype])
     exponent = np.maximum(np.frexp(array)[1] - 8, -133)
     whole = np.rint(np.ldexp(array, -exponent))
-    narrow: Array = np.ldexp(whole, exponent).astype(np.float32)
-    return _upper_halves(narrow)
+    return _upper_halves(np.asarray(np.ldexp(whole, exponent)).astype(np.float32))
 
 
 def _upper_halves(array: Array) -> Array:
     """The upper halves of an f32 array whose values bf16 represents."""
-    halves: Array = (array.view(np.uint32) >> 16).astype(np.uint16)
-    return halves
+    # NumPy makes scalars of the results of arrays without dimensions.
+    return np.asarray(array.view(np.uint32) >> 16).astype(np.uint16)
 
 
 def from_storage(array: Array, dtype: DType) -> Array:
     """The values that an array of `dtype` in storage holds: floats as float64, others as stored."""
     if dtype is DType.BF16:
-        bits = array.view(np.uint16).astype(np.uint32) << 16
+        bits = np.asarray(array.view(np.uint16).astype(np.uint32) << 16)
         return bits.view(np.float32).astype(np.float64)
     return array.astype(np.float64) if dtype.is_float else array
 
