@@ -12,6 +12,14 @@ from tensorc.ir.walk import Path, replace
 from tensorc.schedule.rewrite import stmt_at
 from tensorc.schedule.state import State, allocations
 
+SCOPES = ("global", "local", "register", "shared")
+
+
+def unknown_scope(scope: object) -> Violation:
+    """ARG001: there is no such scope."""
+    advice = f"the scopes are {', '.join(SCOPES)}"
+    return malformed("ARG001", f"there is no scope {scope!r}", advice=advice)
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -58,8 +66,18 @@ def check_scope(state: State, place: Place, names: Collection[str]) -> Iterator[
     for name in names:
         found = allocations(state.func).get(name)
         if found is not None and place.path[: len(found[0]) + 1] != (*found[0], "body"):
-            reason = f"`{name}` is allocated inside the part that would use a copy"
-            yield malformed("STR002", reason, found[0], advice="name a loop around its uses")
+            reason = f"`{name}` is allocated inside the part that would use the copy"
+            advice = "name a loop inside that allocation with `at`"
+            yield malformed("STR002", f"cannot copy `{name}`: {reason}", found[0], advice=advice)
+
+
+def check_around(state: State, loop: str, stmt: Statement) -> Iterator[Violation]:
+    """STR002: the loop encloses the statement."""
+    if loop not in stmt.loop_names:
+        known = ", ".join(f"`{n}`" for n in stmt.loop_names) or "none"
+        reason = f"the loop `{loop}` does not enclose `{stmt.name}`"
+        advice = f"the loops around `{stmt.name}`: {known}"
+        yield malformed("STR002", reason, state.loop(loop).path, stmt.path, advice=advice)
 
 
 def _users(func: Func, path: Path, names: Collection[str]) -> int:

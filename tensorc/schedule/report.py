@@ -153,7 +153,7 @@ def _origin(name: str, states: Sequence[State], steps: Sequence[Step]) -> str:
             return f"made {by}"
         before, after = old.node, new.node
         if before.kind != after.kind:
-            return f"made {KINDS[after.kind]} {by}"
+            return f"{_RUN[after.kind]} {by}"
         if (before.begin, before.end) != (after.begin, after.end):
             return f"changed {by}"
         if isinstance(steps[number - 1], p.Reorder) and old.path != new.path:
@@ -161,7 +161,7 @@ def _origin(name: str, states: Sequence[State], steps: Sequence[Step]) -> str:
     return "unchanged since the start of the schedule"
 
 
-KINDS = {"parallel": "parallel", "vectorize": "a vector", "unroll": "unrolled", "serial": "serial"}
+_RUN = {"parallel": "made parallel", "vectorize": "vectorized", "unroll": "unrolled"}
 
 _OF_LOOPS = (p.Parallel, p.Vectorize, p.Unroll, p.Reorder, p.Fuse, p.Split, p.Fission, p.Merge)
 _PLACES: Mapping[type[Step], str] = {

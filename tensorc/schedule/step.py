@@ -16,7 +16,7 @@ from tensorc.analysis import affine
 from tensorc.analysis.effects import statements
 from tensorc.analysis.legality import concurrent, lockstep
 from tensorc.analysis.violation import Mark, Violation, malformed
-from tensorc.schedule.state import State, buffers, loops
+from tensorc.schedule.state import Loop, State, buffers, loops
 
 REGISTRY: dict[str, type[Step]] = {}
 """All primitives by the name that a trace uses."""
@@ -151,10 +151,20 @@ def check_serial(state: State, *wanted: str) -> Iterator[Violation]:
         if loop.node.kind != "serial":
             yield malformed(
                 "STR003",
-                f"`{name}` is already {_KINDS[loop.node.kind]}",
+                f"`{name}` is already {_KINDS[loop.node.kind]}, and this step needs a serial loop",
                 loop.path,
-                advice="do this step first, then give the loop its kind",
+                advice=f"take this step before the one that made `{name}` {_KINDS[loop.node.kind]}",
             )
+
+
+def imperfect(outer: Loop, inner: Loop, refused: str) -> Violation:
+    """STR001: two loops do not hold each other alone; `refused` says what cannot be done."""
+    if inner.path[: len(outer.path)] == outer.path:
+        reason = f"`{outer.name}` holds more than `{inner.name}`"
+        advice = f"decompose_reduction moves a fill out of `{outer.name}`, fission other statements"
+    else:
+        reason, advice = f"`{inner.name}` is not inside `{outer.name}`", None
+    return malformed("STR001", f"{refused}: {reason}", outer.path, inner.path, advice=advice)
 
 
 _KINDS = {"parallel": "parallel", "vectorize": "vectorized", "unroll": "unrolled"}
@@ -165,7 +175,7 @@ def _missing(state: State, name: str, code: str, what: str, known: str) -> Viola
     if retired is not None:
         return malformed(
             "REF002",
-            f"`{name}` is gone: step {retired.step}, `{retired.text}`, consumed it",
+            f"the {what} `{name}` is gone: step {retired.step}, `s.{retired.text}`, consumed it",
             advice=f"the {what}s now: {known}",
         )
     return malformed(code, f"there is no {what} `{name}`", advice=f"the {what}s now: {known}")

@@ -16,11 +16,21 @@ from tensorc.ir.arith import add, constant, index
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Load, Stmt, Store, Var
 from tensorc.ir.walk import nodes, seq, written
 from tensorc.schedule.cached import combined_with, redirect
-from tensorc.schedule.place import Place, check_scope, copy_nest, find_place, place_stmt
-from tensorc.schedule.primitives.cache_read import SCOPES
+from tensorc.schedule.place import (
+    SCOPES,
+    Place,
+    check_around,
+    check_scope,
+    copy_nest,
+    find_place,
+    place_stmt,
+    unknown_scope,
+)
 from tensorc.schedule.rewrite import put, wrap_if
 from tensorc.schedule.state import State, buffers
 from tensorc.schedule.step import Step, check_loops, check_statements
+
+_SMALLER = "split the loops and copy at an inner one, around a smaller tile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +85,20 @@ class CacheWrite(Step):
         missing = list(check_statements(state, self.statement))
         missing += check_loops(state, *(() if self.at is None else (self.at,)))
         if self.scope not in SCOPES:
-            missing.append(malformed("ARG001", f"there is no scope {self.scope!r}"))
+            missing.append(unknown_scope(self.scope))
         yield from missing
         if missing:
             return
         stmt = self._statement(state)
         if self.at is not None and self.at not in stmt.loop_names:
-            path = state.loop(self.at).path
-            yield malformed("STR002", f"`{self.at}` does not enclose `{stmt.name}`", path)
+            yield from check_around(state, self.at, stmt)
             return
         group = [b.name for b in self._buffers(state)]
         broken = list(check_scope(state, self._place(state), group))
         if len({b.shape for b in self._buffers(state)}) > 1:
-            reason = f"`{'`, `'.join(group)}` are reduced together but differ in shape"
-            broken.append(malformed("STR007", f"no common copy: {reason}", stmt.path))
+            reason = "they are reduced together but differ in shape"
+            refused = f"cannot copy `{'` and `'.join(group)}`: {reason}"
+            broken.append(malformed("STR007", refused, stmt.path))
         if not broken:
             broken = list(self._registers(state))
         yield from broken
@@ -99,24 +109,26 @@ class CacheWrite(Step):
         if self.scope != "register":
             return
         place, bits = self._place(state), 0
+        refused = "cannot copy into registers"
         for buffer in self._buffers(state):
             size = buffer.dtype.bits
             for extent in self._box(state).extents:
                 value = constant(extent)
                 if value is None:
                     reason = f"the copy of `{buffer.name}` has no constant size"
-                    yield malformed("STR004", f"no registers: {reason}", place.path)
+                    yield malformed("STR004", f"{refused}: {reason}", place.path, advice=_SMALLER)
                     return
                 size *= value
             bits += size
         available = state.target.vector_registers * state.target.vector_bits
         if bits > available:
             reason = f"the copies take {bits} bits, the vector registers hold {available}"
-            yield malformed("TGT001", f"no registers: {reason}", place.path)
+            yield malformed("TGT001", f"{refused}: {reason}", place.path, advice=_SMALLER)
         for loop in nodes(place_stmt(state.func, place), For):
             if loop.kind == "parallel":
                 path = state.loop(loop.var.name).path
-                yield malformed("STR003", f"no registers: `{loop.var.name}` is parallel", path)
+                reason = f"the parallel loop `{loop.var.name}` would share them"
+                yield malformed("STR003", f"{refused}: {reason}", path)
 
     def _regions(self, state: State) -> Iterator[Violation]:
         place = self._place(state)
@@ -125,14 +137,14 @@ class CacheWrite(Step):
             for buffer in self._buffers(state):
                 chosen = region.touches(place.inside(state.func), buffer.name)
                 if not region.touched(state.func, chosen, place.depth)[1]:
-                    reason = f"accesses to `{buffer.name}` are not affine"
-                    yield unsupported("UNS001", f"undecided: {reason}", mark.path)
+                    reason = f"cannot tell what is touched of `{buffer.name}`"
+                    yield unsupported("UNS001", f"{reason}: an index is not affine", mark.path)
                     return
             box = self._box(state)
             self._copies(state, place, self._locals(state, box), box)
         except NotAffineError:
-            reason = "the copied elements have no guard that can be written"
-            yield unsupported("UNS003", reason, mark.path)
+            reason = "no guard can be written for the elements to copy"
+            yield unsupported("UNS003", f"cannot copy what is written: {reason}", mark.path)
         except TooComplexError:
             yield too_complex(mark)
 

@@ -63,8 +63,9 @@ class DecomposeReduction(Step):
         assert stmt is not None
         fill = _fill(state, stmt)
         if fill is None:
-            reason = f"`{stmt.name}` has no fill that stands beside it"
-            yield malformed("STR007", f"cannot decompose: {reason}", stmt.path)
+            reduces = isinstance(stmt.node, Reduce)
+            reason = "no fill of its buffer stands beside it" if reduces else "it is no reduction"
+            yield malformed("STR007", f"cannot decompose `{stmt.name}`: {reason}", stmt.path)
             return
         broken = list(self._structure(state, fill))
         yield from broken
@@ -73,9 +74,11 @@ class DecomposeReduction(Step):
 
     def _structure(self, state: State, fill: Statement) -> Iterator[Violation]:
         names = [x.var.name for x in _shared(fill)]
+        message = f"cannot decompose `{self.statement}`"
         if not names or (self.at is not None and self.at not in names):
-            reason = f"no loop to copy around `{fill.name}`"
-            yield malformed("STR002", f"cannot decompose: {reason}", fill.path)
+            where = "a loop" if self.at is None else f"the loop `{self.at}`"
+            reason = f"its fill `{fill.name}` does not share {where} with it"
+            yield malformed("STR002", f"{message}: {reason}", fill.path)
             return
         outer = self._outer(fill)
         yield from check_serial(state, *names[names.index(outer) :])
@@ -84,8 +87,8 @@ class DecomposeReduction(Step):
         while isinstance(body, For):
             path, body = (*path, "body"), body.body
         if path != _sequence(fill.path):
-            reason = f"the loops around `{fill.name}` hold more than each other"
-            yield malformed("STR001", f"cannot decompose: {reason}", fill.path)
+            reason = f"the loops from `{outer}` to its fill `{fill.name}` hold more than each other"
+            yield malformed("STR001", f"{message}: {reason}", state.loop(outer).path, fill.path)
 
     def _dependences(self, state: State, fill: Statement) -> Iterator[Violation]:
         program = model(state.func)

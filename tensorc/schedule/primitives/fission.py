@@ -9,7 +9,7 @@ from typing import ClassVar
 import islpy as isl
 
 from tensorc.analysis.affine import model
-from tensorc.analysis.effects import statements
+from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.legality import order_kept, time_map
 from tensorc.analysis.violation import Mark, Violation, malformed
 from tensorc.ir.arith import add, sub
@@ -64,8 +64,11 @@ class Fission(Step):
         broken = list(check_serial(state, self.loop))
         cut = self._cut(state)
         if cut is None:
-            reason = f"nothing in the body of `{self.loop}` stands behind `{self.after}`"
-            broken.append(malformed("STR007", f"cannot split the body: {reason}", found.path))
+            inside = f"nothing in its body stands behind `{self.after}`"
+            outside = f"`{self.after}` is not in it"
+            holds = self.loop in self._statement(state).loop_names
+            reason = f"cannot fission `{self.loop}`: {inside if holds else outside}"
+            broken.append(malformed("STR007", reason, found.path))
         yield from broken
         if not broken and cut is not None:
             yield from self._dependences(state, cut)
@@ -80,16 +83,14 @@ class Fission(Step):
                 half = 0 if position < cut else 1
                 time = (*stmt.time[:depth], half, *stmt.time[depth:])
                 times[stmt.name] = time_map(program, stmt, time)
-        message = f"cannot split the body of `{self.loop}`: `{{buffer}}` would be touched in the"
-        text = f"{message} wrong order"
+        text = f"cannot fission `{self.loop}`: `{{buffer}}` would be touched in the wrong order"
         marks = (Mark(state.loop(self.loop).path),)
         strict = state.strict_float
         yield from order_kept(state.func, times, "DEP004", text, marks, strict=strict)
 
     def _cut(self, state: State) -> int | None:
         """The number of children of the body that go into the first loop."""
-        found, stmt = state.loop(self.loop), state.find_statement(self.after)
-        assert stmt is not None
+        found, stmt = state.loop(self.loop), self._statement(state)
         depth = len(found.path)
         body = found.node.body
         if not isinstance(body, Seq) or stmt.path[:depth] != found.path:
@@ -97,6 +98,11 @@ class Fission(Step):
         position = stmt.path[depth + 2]
         assert isinstance(position, int)
         return position + 1 if position + 1 < len(body.body) else None
+
+    def _statement(self, state: State) -> Statement:
+        stmt = state.find_statement(self.after)
+        assert stmt is not None
+        return stmt
 
     def apply(self, state: State) -> State:
         found, cut = state.loop(self.loop), self._cut(state)
@@ -153,12 +159,13 @@ class Merge(Step):
             return
         first, second = state.loop(self.first), state.loop(self.second)
         broken = list(check_serial(state, self.first, self.second))
+        message = f"cannot merge `{self.first}` and `{self.second}`"
         if not _adjacent(first, second):
-            reason = f"`{self.second}` does not stand directly behind `{self.first}`"
-            broken.append(malformed("STR005", f"cannot merge: {reason}", first.path, second.path))
+            reason = f"{message}: the second does not stand directly behind the first"
+            broken.append(malformed("STR005", reason, first.path, second.path))
         elif linear(first.extent) != linear(second.extent):
-            reason = f"`{self.first}` and `{self.second}` differ in their number of iterations"
-            broken.append(malformed("STR006", f"cannot merge: {reason}", first.path, second.path))
+            reason = f"{message}: they differ in their number of iterations"
+            broken.append(malformed("STR006", reason, first.path, second.path))
         yield from broken
         if not broken:
             yield from self._dependences(state)

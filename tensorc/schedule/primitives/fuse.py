@@ -12,7 +12,7 @@ from tensorc.ir.nodes import For, Var
 from tensorc.ir.walk import enclosing, substitute, variables
 from tensorc.schedule.rewrite import loop, nest, put, trips
 from tensorc.schedule.state import State, loops
-from tensorc.schedule.step import Step, check_loops, check_serial
+from tensorc.schedule.step import Step, check_loops, check_serial, imperfect
 from tensorc.schedule.tidy import tidied
 
 
@@ -52,12 +52,12 @@ class Fuse(Step):
         if missing:
             return
         outer, inner = state.loop(self.outer), state.loop(self.inner)
+        message = f"cannot fuse `{self.outer}` and `{self.inner}`"
         if outer.node.body is not inner.node:
-            reason = f"`{self.inner}` is not the only thing in `{self.outer}`"
-            yield malformed("STR001", f"cannot fuse: {reason}", outer.path, inner.path)
+            yield imperfect(outer, inner, message)
         elif self.outer in variables(inner.node.begin) | variables(inner.node.end):
-            reason = f"the bounds of `{self.inner}` read `{self.outer}`"
-            yield malformed("STR006", f"cannot fuse: {reason}", outer.path, inner.path)
+            reason = f"{message}: the bounds of `{self.inner}` read `{self.outer}`"
+            yield malformed("STR006", reason, outer.path, inner.path)
         yield from check_serial(state, self.outer, self.inner)
 
     def apply(self, state: State) -> State:

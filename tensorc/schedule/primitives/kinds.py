@@ -107,11 +107,12 @@ class Vectorize(_Kind):
         extent = found.constant_extent
         split = f"split `{self.loop}` by the vector length, then vectorize the inner part"
         if extent is None:
-            reason = f"the extent of `{self.loop}` is not a constant"
-            yield malformed("STR004", f"cannot vectorize: {reason}", found.path, advice=split)
+            reason = f"cannot vectorize `{self.loop}`: its extent is not a constant"
+            yield malformed("STR004", reason, found.path, advice=split)
         elif extent > LARGEST_VECTOR:
-            reason = f"`{self.loop}` has {extent} iterations, a vector at most {LARGEST_VECTOR}"
-            yield malformed("TGT001", f"cannot vectorize: {reason}", found.path, advice=split)
+            reason = f"it has {extent} iterations, a vector at most {LARGEST_VECTOR} lanes"
+            message = f"cannot vectorize `{self.loop}`: {reason}"
+            yield malformed("TGT001", message, found.path, advice=split)
         yield from _not_in_a_vector(state, self.loop)
         for inner in nodes(found.node.body, For):
             if inner.kind in ("vectorize", "parallel"):
@@ -145,10 +146,10 @@ class Unroll(_Kind):
 
     def _structure(self, state: State) -> Iterator[Violation]:
         found = state.loop(self.loop)
+        advice = f"split `{self.loop}`, then unroll the inner part"
         if found.constant_extent is None:
-            reason = f"the extent of `{self.loop}` is not a constant"
-            advice = f"split `{self.loop}`, then unroll the inner part"
-            yield malformed("STR004", f"cannot unroll: {reason}", found.path, advice=advice)
+            reason = f"cannot unroll `{self.loop}`: its extent is not a constant"
+            yield malformed("STR004", reason, found.path, advice=advice)
             return
         copies = max(found.constant_extent, 1)
         around = [n for _, n in enclosing(state.func, found.path) if isinstance(n, For)]
@@ -156,15 +157,16 @@ class Unroll(_Kind):
             if other.kind == "unroll":
                 copies *= max(state.loop(other.var.name).constant_extent or 1, 1)
         if copies > UNROLL_LIMIT:
-            reason = f"{copies} copies of the body, at most {UNROLL_LIMIT}"
-            yield malformed("TGT001", f"cannot unroll `{self.loop}`: {reason}", found.path)
+            reason = f"that makes {copies} copies of the body, more than {UNROLL_LIMIT}"
+            message = f"cannot unroll `{self.loop}`: {reason}"
+            yield malformed("TGT001", message, found.path, advice=advice)
 
 
 def _not_in_a_vector(state: State, name: str) -> Iterator[Violation]:
     for path, outer in enclosing(state.func, state.loop(name).path):
         if isinstance(outer, For) and outer.kind == "vectorize":
-            reason = f"`{name}` is inside the vectorized loop `{outer.var.name}`"
-            yield malformed("STR003", reason, path)
+            reason = f"it is inside the vectorized loop `{outer.var.name}`"
+            yield malformed("STR003", f"cannot change how `{name}` runs: {reason}", path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +199,11 @@ class Annotate(Step):
     def check(self, state: State) -> Iterator[Violation]:
         yield from check_loops(state, self.loop)
         if not str(self.key).isidentifier():
-            yield malformed("ARG001", f"the key {self.key!r} is not an identifier")
+            reason = f"the key {self.key!r} is not an identifier"
+            yield malformed("ARG001", f"cannot annotate `{self.loop}`: {reason}")
         if type(self.value) not in (int, str):
-            yield malformed("ARG001", f"the value {self.value!r} is neither integer nor text")
+            reason = f"the value {self.value!r} is neither integer nor text"
+            yield malformed("ARG001", f"cannot annotate `{self.loop}`: {reason}")
 
     def apply(self, state: State) -> State:
         old = state.loop(self.loop)

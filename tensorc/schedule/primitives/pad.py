@@ -66,19 +66,21 @@ class Pad(Step):
     def check(self, state: State) -> Iterator[Violation]:
         missing = list(check_loops(state, self.loop))
         if type(self.multiple) is not int or self.multiple < 1:
-            missing.append(malformed("ARG001", f"{self.multiple!r} is not a positive integer"))
+            reason = f"the multiple {self.multiple!r} is no positive integer"
+            missing.append(malformed("ARG001", f"cannot pad `{self.loop}`: {reason}"))
         yield from missing
         if missing:
             return
         found = state.loop(self.loop)
+        message = f"cannot pad `{self.loop}`"
         broken = list(check_serial(state, self.loop))
         if found.constant_extent is None or constant(found.node.end) is None:
             broken.append(
-                malformed("STR004", f"the bounds of `{self.loop}` are not constants", found.path)
+                malformed("STR004", f"{message}: its bounds are not constants", found.path)
             )
         elif found.constant_extent % self.multiple == 0:
-            reason = f"`{self.loop}` runs {found.constant_extent} times already"
-            broken.append(malformed("STR008", reason, found.path))
+            reason = f"it runs {found.constant_extent} times, a multiple of {self.multiple} already"
+            broken.append(malformed("STR008", f"{message}: {reason}", found.path))
         if not broken:
             broken += [v for s in _inside(state, self.loop) for v in self._statement(state, s)]
         yield from broken
@@ -91,16 +93,18 @@ class Pad(Step):
             return
         for buffer in written(stmt.node):
             if buffer.name not in allocations(state.func):
-                reason = f"`{stmt.name}` writes the parameter `{buffer.name}`"
-                yield malformed("RGN004", f"cannot pad `{self.loop}`: {reason}", stmt.path)
+                reason = f"the statement `{stmt.name}` writes the output `{buffer.name}`"
+                advice = "cache_write first: the copy is a temporary, which may grow"
+                refused = f"cannot pad `{self.loop}`: {reason}"
+                yield malformed("RGN004", refused, stmt.path, advice=advice)
                 return
             if any(constant(e) is None for e in buffer.shape):
                 reason = f"`{buffer.name}` has no constant size"
                 yield malformed("STR004", f"cannot pad `{self.loop}`: {reason}", stmt.path)
                 return
         if self._dimension(stmt) is None:
-            reason = f"`{stmt.name}` does not write at `{self.loop}` plus a constant"
-            yield malformed("STR007", f"cannot pad: {reason}", stmt.path)
+            reason = f"`{stmt.name}` writes at an index that is not `{self.loop}` plus a constant"
+            yield malformed("STR007", f"cannot pad `{self.loop}`: {reason}", stmt.path)
 
     def _dimension(self, stmt: Statement) -> int | None:
         """The one dimension that the loop indexes, when it does so plainly."""
@@ -127,8 +131,9 @@ class Pad(Step):
                 yield too_complex(mark)
                 return
             if early is not None and not early.is_empty():
-                reason = f"`{buffer}` is read in an iteration of `{self.loop}` that has not set it"
-                yield Violation("RGN001", Kind.ILLEGAL, f"cannot pad: {reason}", (mark,))
+                reason = f"an added iteration would read elements of `{buffer}` that it has not set"
+                refused = f"cannot pad `{self.loop}`: {reason}"
+                yield Violation("RGN001", Kind.ILLEGAL, refused, (mark,))
 
     def apply(self, state: State) -> State:
         found = state.loop(self.loop)

@@ -16,7 +16,7 @@ from tensorc.ir.nodes import For
 from tensorc.ir.walk import variables
 from tensorc.schedule.rewrite import nest, put
 from tensorc.schedule.state import Loop, State, loops
-from tensorc.schedule.step import Step, check_loops, check_serial
+from tensorc.schedule.step import Step, check_loops, check_serial, imperfect
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Reorder(Step):
         if missing:
             return
         if len(set(self.order)) != len(self.order) or len(self.order) < 2:
-            yield malformed("ARG001", "reorder needs two or more different loops")
+            yield malformed("ARG001", "cannot reorder: name two or more different loops")
             return
         broken = [*self._structure(state), *check_serial(state, *self.order)]
         yield from broken
@@ -67,9 +67,7 @@ class Reorder(Step):
     def _structure(self, state: State) -> Iterator[Violation]:
         band = self._band(state)
         if band is None:
-            paths = [state.loop(name).path for name in self.order]
-            reason = "the loops do not form a perfect nest"
-            yield malformed("STR001", f"cannot reorder: {reason}", *paths)
+            yield from self._imperfect(state)
             return
         after = self._permuted(band)
         for place, inner in enumerate(after):
@@ -78,7 +76,23 @@ class Reorder(Step):
             if hidden & reads:
                 name = sorted(hidden & reads)[0]
                 reason = f"the bounds of `{inner.name}` read `{name}`"
-                yield malformed("STR006", f"cannot reorder: {reason}", inner.path)
+                message = f"cannot reorder {self._named(state)}: {reason}"
+                yield malformed("STR006", message, inner.path)
+
+    def _imperfect(self, state: State) -> Iterator[Violation]:
+        """STR001 at the first pair of named loops that do not hold each other alone."""
+        named = sorted((state.loop(name) for name in self.order), key=lambda x: len(x.path))
+        for outer, inner in itertools.pairwise(named):
+            body = outer.node.body
+            while isinstance(body, For) and body is not inner.node:
+                body = body.body
+            if body is not inner.node:
+                yield imperfect(outer, inner, f"cannot reorder {self._named(state)}")
+                return
+
+    def _named(self, state: State) -> str:
+        """The loops as they stand, for messages."""
+        return " and ".join(f"`{name}`" for name in loops(state.func) if name in self.order)
 
     def _dependences(self, state: State) -> Iterator[Violation]:
         band = self._band(state)
@@ -89,7 +103,7 @@ class Reorder(Step):
             return
         program = model(state.func)
         times = {s.name: time_map(program, s, self._time(s, band)) for s in inside}
-        moved = " and ".join(f"`{name}`" for name in self.order)
+        moved = self._named(state)
         message = f"cannot reorder {moved}: iterations would touch `{{buffer}}` in the wrong order"
         marks = tuple(Mark(state.loop(name).path) for name in self.order)
         strict = state.strict_float

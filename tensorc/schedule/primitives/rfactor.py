@@ -79,13 +79,14 @@ class Rfactor(Step):
         assert isinstance(stmt.node, Reduce)
         rounds = COMBINERS[stmt.node.op].rounds
         if state.strict_float and rounds and any(b.dtype.is_float for b in stmt.node.buffers):
-            reason = f"strict_float: rfactor would reassociate `{stmt.name}`"
-            yield Violation("FLT001", Kind.ILLEGAL, reason, (mark,))
+            reason = f"rfactor would reassociate the reduction `{stmt.name}`"
+            refused = f"{reason}, which strict_float forbids"
+            yield Violation("FLT001", Kind.ILLEGAL, refused, (mark,))
         try:
             self._guard(state, stmt)
         except NotAffineError:
-            reason = f"the guard of `{stmt.name}` has no form that can be written"
-            yield unsupported("UNS003", f"cannot factor: {reason}", mark.path)
+            reason = f"no guard can be written for the parts of `{stmt.name}`"
+            yield unsupported("UNS003", f"{self._refused()}: {reason}", mark.path)
         except TooComplexError:
             yield too_complex(mark)
 
@@ -93,31 +94,39 @@ class Rfactor(Step):
         found = state.loop(self.loop)
         inside = [s for s in statements(state.func) if self.loop in s.loop_names]
         if len(inside) != 1 or not isinstance(inside[0].node, Reduce):
-            reason = f"`{self.loop}` is not the loop of one reduction alone"
-            yield malformed("STR007", f"cannot factor: {reason}", found.path)
+            reason = f"{self._refused()}: it does not hold one reduction alone"
+            advice = "decompose_reduction moves a fill out of it, fission other statements"
+            yield malformed("STR007", reason, found.path, advice=advice)
             return
         stmt = inside[0]
         if self.loop not in _reduction_loops(stmt):
-            reason = f"`{self.loop}` indexes the result of `{stmt.name}`, it does not reduce"
-            yield malformed("STR007", f"cannot factor: {reason}", found.path)
+            reason = f"`{stmt.name}` is indexed by it, not reduced over it"
+            yield malformed("STR007", f"{self._refused()}: {reason}", found.path, stmt.path)
             return
         results = {b.name for b in written(stmt.node)}
         if any(a.kind == "read" and a.buffer.name in results for a in stmt.accesses):
             reason = f"`{stmt.name}` reads its own result"
-            yield malformed("STR007", f"cannot factor: {reason}", stmt.path)
+            yield malformed("STR007", f"{self._refused()}: {reason}", stmt.path)
         own = self._nest(stmt)
         yield from check_serial(state, *(x.var.name for x in own))
         body: Stmt = own[0].body
         while isinstance(body, For | If):
             body = body.body
         if body is not stmt.node:
-            reason = f"`{own[0].var.name}` holds more than `{stmt.name}`"
-            yield malformed("STR007", f"cannot factor: {reason}", state.loop(own[0].var.name).path)
+            outer = own[0].var.name
+            reason = f"the reduction begins at `{outer}`, which holds more than `{stmt.name}`"
+            advice = f"fission `{outer}` first"
+            path = state.loop(outer).path
+            yield malformed("STR007", f"{self._refused()}: {reason}", path, advice=advice)
         hidden = {x.var.name for x in own}
         for x in self._kept(stmt):
             if (variables(x.begin) | variables(x.end)) & hidden:
                 reason = f"the bounds of `{x.var.name}` read a loop of the reduction"
-                yield malformed("STR006", f"cannot factor: {reason}", state.loop(x.var.name).path)
+                path = state.loop(x.var.name).path
+                yield malformed("STR006", f"{self._refused()}: {reason}", path)
+
+    def _refused(self) -> str:
+        return f"cannot factor `{self.loop}`"
 
     def _statement(self, state: State) -> Statement:
         return next(s for s in statements(state.func) if self.loop in s.loop_names)

@@ -10,7 +10,7 @@ from tensorc.analysis.violation import Violation, malformed
 from tensorc.ir.arith import constant
 from tensorc.ir.nodes import For
 from tensorc.ir.walk import nodes, replace, replace_buffer
-from tensorc.schedule.primitives.cache_read import SCOPES
+from tensorc.schedule.place import SCOPES, unknown_scope
 from tensorc.schedule.state import State, allocations
 from tensorc.schedule.step import Step, check_buffers
 
@@ -49,13 +49,14 @@ class SetScope(Step):
     def check(self, state: State) -> Iterator[Violation]:
         missing = list(check_buffers(state, self.buffer))
         if self.scope not in SCOPES:
-            missing.append(malformed("ARG001", f"there is no scope {self.scope!r}"))
+            missing.append(unknown_scope(self.scope))
         yield from missing
         if missing:
             return
         found = allocations(state.func).get(self.buffer)
         if found is None:
-            yield malformed("RGN004", f"`{self.buffer}` is a parameter, its scope is fixed")
+            reason = "it is a parameter, which the caller places"
+            yield malformed("RGN004", f"cannot set the scope of `{self.buffer}`: {reason}")
             return
         path, alloc = found
         if alloc.buffer.scope == self.scope:
@@ -64,8 +65,9 @@ class SetScope(Step):
             yield from self._size(state)
             for loop in nodes(alloc.body, For):
                 if loop.kind == "parallel":
-                    reason = f"the parallel loop `{loop.var.name}` shares `{self.buffer}`"
-                    yield malformed("STR003", reason, state.loop(loop.var.name).path)
+                    reason = f"the parallel loop `{loop.var.name}` shares it"
+                    where = state.loop(loop.var.name).path
+                    yield malformed("STR003", f"{self._refused()}: {reason}", path, where)
 
     def _size(self, state: State) -> Iterator[Violation]:
         path, alloc = allocations(state.func)[self.buffer]
@@ -73,13 +75,16 @@ class SetScope(Step):
         for extent in alloc.buffer.shape:
             value = constant(extent)
             if value is None:
-                yield malformed("STR004", f"`{self.buffer}` has no constant size", path)
+                yield malformed("STR004", f"{self._refused()}: its size is not a constant", path)
                 return
             bits *= value
         available = state.target.vector_registers * state.target.vector_bits
         if self.scope == "register" and bits > available:
-            reason = f"`{self.buffer}` takes {bits} bits, the vector registers hold {available}"
-            yield malformed("TGT001", reason, path)
+            reason = f"it takes {bits} bits, the vector registers hold {available}"
+            yield malformed("TGT001", f"{self._refused()}: {reason}", path)
+
+    def _refused(self) -> str:
+        return f"cannot make `{self.buffer}` {self.scope}"
 
     def apply(self, state: State) -> State:
         old = allocations(state.func)[self.buffer][1].buffer

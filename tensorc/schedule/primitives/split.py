@@ -20,6 +20,7 @@ from tensorc.schedule.tidy import tidied
 
 LARGEST_FACTOR = 1 << 31
 TAILS = ("guard", "shift", "pad")
+_GUARD = 'the default, tail="guard", is legal here'
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,13 @@ class Split(Step):
         yield from check_loops(state, self.loop)
         for factor in self.factors:
             if type(factor) is not int or not 1 <= factor <= LARGEST_FACTOR:
-                yield malformed("ARG001", f"factor {factor!r} is not a positive integer")
+                reason = f"the factor {factor!r} is no integer from 1 to {LARGEST_FACTOR}"
+                yield malformed("ARG001", f"cannot split `{self.loop}`: {reason}")
         if not self.factors:
-            yield malformed("ARG001", "split needs at least one factor")
+            yield malformed("ARG001", f"cannot split `{self.loop}`: there is no factor")
         if self.tail not in TAILS:
-            legal = ", ".join(TAILS)
-            yield malformed("ARG001", f"there is no tail {self.tail!r}; legal here: {legal}")
+            reason = f"cannot split `{self.loop}`: there is no tail {self.tail!r}"
+            yield malformed("ARG001", reason, advice=f"the tails are {', '.join(TAILS)}")
         if state.find_loop(self.loop) is not None:
             yield from check_serial(state, self.loop)
             if self.tail == "shift":
@@ -84,18 +86,19 @@ class Split(Step):
     def _shift(self, state: State) -> Iterator[Violation]:
         found = state.loop(self.loop)
         extent, block = found.constant_extent, math.prod(self.factors)
+        message = f"cannot shift the tail of `{self.loop}`"
         if extent is None:
-            reason = f"the extent of `{self.loop}` is not a constant"
-            yield malformed("STR004", f"cannot shift: {reason}", found.path)
+            reason = f"{message}: its extent is not a constant"
+            yield malformed("STR004", reason, found.path, advice=_GUARD)
         elif extent < block:
-            reason = f"`{self.loop}` runs {extent} times, a block {block}"
-            yield malformed("ARG001", f"cannot shift: {reason}", found.path)
+            reason = f"{message}: it runs {extent} times, less than a block of {block}"
+            yield malformed("ARG001", reason, found.path, advice=_GUARD)
         inside = [s for s in statements(state.func) if self.loop in s.loop_names]
         changed = {b.name for s in inside for b in written(s.node)}
         for stmt in inside:
             if any(a.reads and a.buffer.name in changed for a in stmt.accesses):
-                reason = f"`{stmt.name}` would not give the same value when it runs again"
-                yield malformed("STR007", f"cannot shift: {reason}", stmt.path)
+                reason = f"{message}: `{stmt.name}` would run twice and reads what the loop writes"
+                yield malformed("STR007", reason, stmt.path, advice=_GUARD)
 
     def _pad(self) -> Pad:
         return Pad(self.loop, math.prod(self.factors))

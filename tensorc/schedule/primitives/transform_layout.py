@@ -10,7 +10,8 @@ from typing import ClassVar
 import islpy as isl
 
 from tensorc.analysis.affine import NotAffineError, term
-from tensorc.analysis.violation import Violation, malformed, unsupported
+from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
+from tensorc.analysis.witness import smallest_point
 from tensorc.errors import Kind
 from tensorc.ir.arith import constant, floordiv, floormod, index
 from tensorc.ir.interval import Interval, interval
@@ -32,7 +33,7 @@ from tensorc.ir.nodes import (
 )
 from tensorc.ir.walk import nodes, replace, rewrite, seq, substitute, variables
 from tensorc.schedule.rewrite import nest
-from tensorc.schedule.state import State, buffers
+from tensorc.schedule.state import State, allocations, buffers
 from tensorc.schedule.step import Step, check_buffers
 from tensorc.schedule.tidy import tidied
 
@@ -84,34 +85,44 @@ class TransformLayout(Step):
         if missing:
             return
         buffer = buffers(state.func)[self.buffer]
+        found = allocations(state.func).get(self.buffer)
+        place = [found[0]] if found is not None else []
         mode = _modes(state.func).get(self.buffer)
         if mode not in (None, "const"):
-            reason = f'the parameter `{self.buffer}` is "{mode}", its layout is the caller\'s'
-            yield malformed("RGN004", reason, advice='declare a constant weight with mode "const"')
+            reason = f'it is a parameter of mode "{mode}", which the caller lays out'
+            refused = f"{self._refused()}: {reason}"
+            yield malformed("RGN004", refused, advice='declare a constant weight with mode "const"')
             return
         if any(constant(e) is None for e in buffer.shape):
-            yield malformed("STR004", f"`{self.buffer}` has extents that are not constants")
+            yield malformed("STR004", f"{self._refused()}: its shape is not constant", *place)
             return
         for reduce in nodes(state.func, Reduce):
             if len(reduce.buffers) > 1 and any(b.name == self.buffer for b in reduce.buffers):
-                reason = f"`{reduce.name}` reduces `{self.buffer}` together with other buffers"
-                yield malformed("STR007", f"no layout of its own: {reason}")
+                reason = f"`{reduce.name}` reduces it together with other buffers"
+                yield malformed("STR007", f"{self._refused()}: {reason}", *place)
         broken = list(self._expressions(buffer))
-        yield from broken
         if not broken:
-            yield from self._injective(buffer)
+            broken = list(self._injective(buffer))
+        for violation in broken:
+            yield dataclasses.replace(violation, marks=tuple(Mark(p) for p in place))
+
+    def _refused(self) -> str:
+        return f"cannot change the layout of `{self.buffer}`"
 
     def _expressions(self, buffer: Buffer) -> Iterator[Violation]:
         dims = {f"d{n}" for n in range(len(buffer.shape))}
         for expr in self.layout:
             stray = sorted(variables(expr) - dims)
             if stray:
-                legal = ", ".join(sorted(dims)) or "none"
-                yield malformed("ARG001", f"the layout reads `{stray[0]}`; legal here: {legal}")
+                reason = f"the position reads `{stray[0]}`"
+                known = ", ".join(sorted(dims)) or "none"
+                advice = f"the dimensions of `{buffer.name}`: {known}"
+                yield malformed("ARG001", f"{self._refused()}: {reason}", advice=advice)
                 return
             low, high = interval(expr, _ranges(buffer))
             if low is None or high is None or (low < 0 and high >= low):
-                yield malformed("ARG001", "a position of the layout may be negative")
+                reason = "a position may be negative"
+                yield malformed("ARG001", f"{self._refused()}: {reason}")
                 return
 
     def _injective(self, buffer: Buffer) -> Iterator[Violation]:
@@ -119,14 +130,14 @@ class TransformLayout(Step):
         try:
             places = ", ".join(term(e, names) for e in self.layout)
         except NotAffineError:
-            yield unsupported("UNS001", "undecided: the layout is not affine")
+            yield unsupported("UNS001", f"{self._refused()}: a position is not affine")
             return
         limits = [f"0 <= d{n} < {constant(e)}" for n, e in enumerate(buffer.shape)]
         where = " and ".join(limits) or "true"
         relation = isl.Map(f"{{ [{', '.join(names)}] -> [{places}] : {where} }}")
         if not relation.is_injective():
-            reason = f"two elements of `{self.buffer}` would get one position"
-            yield Violation("RGN003", Kind.ILLEGAL, reason)
+            reason = f"{' and '.join(_colliding(relation))} would be stored in one place"
+            yield Violation("RGN003", Kind.ILLEGAL, f"{self._refused()}: {reason}")
 
     def apply(self, state: State) -> State:
         old = buffers(state.func)[self.buffer]
@@ -170,6 +181,15 @@ class TransformLayout(Step):
         body = seq(zero, _nest("d", old.shape, copy))
         params = (Param(source, "in"), Param(target, "out"))
         return (*state.packs, (self.buffer, Func(f"{self.buffer}.pack", params, body)))
+
+
+def _colliding(relation: isl.Map) -> tuple[str, str]:
+    """Two elements of one position, as index tuples."""
+    pairs = relation.apply_range(relation.reverse())
+    pairs = pairs.subtract(isl.Map.identity(pairs.get_space()))
+    _, one, other = smallest_point(pairs)
+    first, second = (", ".join(map(str, element)) for element in (one, other))
+    return f"[{first}]", f"[{second}]"
 
 
 def _modes(func: Func) -> dict[str, str]:
