@@ -52,9 +52,8 @@ def func_of(
             raise ArgumentError(argument, "one is listed twice")
     if not results:
         raise ArgumentError("outputs", "expected one or more tensors")
-    stages = list(_in_order(buffer.stage for buffer in results if buffer.stage is not None))
-    program = _Program(stages, declared, results)
-    return program.func(checked_name(name))
+    stages = _in_order(buffer.stage for buffer in results if buffer.stage is not None)
+    return _Program(stages, declared, results).func(checked_name(name))
 
 
 def _input(value: object) -> Declared | Symbol:
@@ -98,22 +97,20 @@ def _reads(stage: Stage) -> Iterator[Declared]:
             yield load.buffer
 
 
-def _in_order(wanted: Iterable[Stage]) -> Iterator[Stage]:
-    """The stages that `wanted` need and these, each after those it reads and once."""
-    done: set[Stage] = set()
-    # An explicit stack: a network may chain more stages than Python nests calls.
-    for root in wanted:
-        stack: list[tuple[Stage, Iterator[Declared]]] = [(root, _reads(root))]
-        while stack:
-            stage, reads = stack[-1]
-            needed = next((b.stage for b in reads if b.stage and b.stage not in done), None)
-            if needed is not None:
-                stack.append((needed, _reads(needed)))
-                continue
-            stack.pop()
-            if stage not in done:
-                done.add(stage)
-                yield stage
+def _in_order(wanted: Iterable[Stage]) -> list[Stage]:
+    """The stages that `wanted` need and these, each once and after those it reads."""
+    done: dict[Stage, None] = {}
+
+    def visit(stage: Stage) -> None:
+        if stage not in done:
+            for buffer in _reads(stage):
+                if buffer.stage is not None:
+                    visit(buffer.stage)
+            done[stage] = None
+
+    for stage in wanted:
+        visit(stage)
+    return list(done)
 
 
 class _Program:

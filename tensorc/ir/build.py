@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, ExpressionError
+from tensorc.ir.arith import index
 from tensorc.ir.assemble import func_of
 from tensorc.ir.handles import (
     Handle,
@@ -53,6 +54,7 @@ from tensorc.ir.handles import (
     var,
 )
 from tensorc.ir.nodes import Cast, Expr, Load, Span
+from tensorc.ir.reads import check_reads
 from tensorc.ir.reductions import (
     PARTS,
     all,
@@ -149,7 +151,8 @@ def compute(
     of its own, which is then converted (see `reduce`).
 
     Raises:
-        ArgumentError: the shape, the name, or the number of parameters of `fn` does not fit.
+        ArgumentError: the shape, the name, or the number of parameters of `fn` does not fit, or a
+            tensor is read, without a condition around it, where it has no element.
         ExpressionError: the result of `fn` is no data, or uses an axis that no reduction runs over.
     """
     sizes = dimensions(shape)
@@ -161,6 +164,7 @@ def compute(
     else:
         expr = _data(body)
         _check_axes(expr, axes)
+        check_reads([expr], _box(axes, sizes))
         outputs = Stage(_names(name, None), (dtype_of(expr),), axes, sizes, expr, span).outputs()
     return outputs if len(outputs) > 1 else outputs[0]
 
@@ -179,6 +183,8 @@ def _reduced(
         inner.append(axis.symbol)
     for value in body.values:
         _check_axes(value, inner)
+    reduced = {axis.symbol: (axis.begin, axis.end) for axis in body.axes}
+    check_reads(body.values, _box(axes, sizes) | reduced)
     if body.accumulators == body.results:
         return Stage(names, body.results, axes, sizes, body, span).outputs()
     wide_names = tuple(f"{name}.wide" for name in names)
@@ -189,6 +195,10 @@ def _reduced(
         value = Cast(dtype, Load(tensor.buffer, own))
         narrow += Stage((name,), (dtype,), own, sizes, value, span).outputs()
     return tuple(narrow)
+
+
+def _box(axes: Sequence[Symbol], sizes: Sequence[Expr]) -> dict[Symbol, tuple[Expr, Expr]]:
+    return {axis: (index(0), size) for axis, size in zip(axes, sizes, strict=True)}
 
 
 def _parameters(fn: Callable[..., Handle], rank: int) -> list[str]:

@@ -17,55 +17,36 @@ from typing import NoReturn, TypeAlias
 from tensorc.dtype import DType
 from tensorc.errors import ExpressionError
 from tensorc.ir.nodes import Binary, BinaryOp, Cast, Const, Expr, Select, Unary, UnaryOp, Var
+from tensorc.ir.operands import BOOL, FLOATS, INTEGERS, NUMBERS, OPERANDS
+from tensorc.ir.print import print_expr
 from tensorc.ir.types import dtype_of
 
 Number: TypeAlias = bool | int | float
 Value: TypeAlias = "Handle | Number"
 
-_ACCEPTS: Mapping[str, Callable[[DType], bool]] = {
-    "numbers": lambda t: t is not DType.BOOL,
-    "floats": lambda t: t.is_float,
-    "integers": lambda t: t.is_integer or t is DType.INDEX,
-    "bool": lambda t: t is DType.BOOL,
-    "integers or bool": lambda t: t.is_integer or t in (DType.INDEX, DType.BOOL),
-    "any dtype": lambda t: True,
-}
-# For each operation: how a user writes it, the dtypes it takes, what to write for other dtypes.
-_CAST = "cast the operands first, e.g. x.cast('f32')"
-_DIVIDE = "write a // b (rounds down) or tc.truncdiv(a, b) (rounds to zero) for integers"
-_OPERATIONS: Mapping[str, tuple[str, str, str]] = {
-    **{op: (sign, "numbers", _CAST) for op, sign in (("add", "+"), ("sub", "-"), ("mul", "*"))},
-    "div": ("/", "floats", _DIVIDE),
-    "floordiv": ("//", "integers", "write tc.floor(a / b) for floats"),
-    "floormod": ("%", "integers", "write a - tc.floor(a / b) * b for floats"),
-    "truncdiv": ("truncdiv", "integers", "write tc.trunc(a / b) for floats"),
-    "truncmod": ("truncmod", "integers", "write a - tc.trunc(a / b) * b for floats"),
-    "min": ("minimum", "numbers", _CAST),
-    "max": ("maximum", "numbers", _CAST),
-    "pow": ("pow", "floats", _CAST),
-    **{op: (sign, "any dtype", "") for op, sign in (("eq", "=="), ("ne", "!="))},
-    **{
-        op: (sign, "numbers", _CAST)
-        for op, sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
-    },
-    **{
-        op: (f"logical_{op}", "bool", "compare first, e.g. x != 0") for op in ("and", "or", "not")
-    },
-    **{
-        op: (sign, "integers or bool", _CAST)
-        for op, sign in (("bitand", "&"), ("bitor", "|"), ("bitxor", "^"), ("bitnot", "~"))
-    },
-    **{op: (sign, "integers", _CAST) for op, sign in (("shl", "<<"), ("shr", ">>"))},
-    "neg": ("-", "numbers", _CAST),
-    "abs": ("abs", "numbers", _CAST),
-    **{
-        op: (op, "floats", _CAST)
-        for op in (
-            "floor", "ceil", "round", "trunc", "isnan", "exp", "log", "sqrt", "rsqrt", "tanh",
-            "erf", "sigmoid", "sin", "cos",
-        )
-    },
+# How a user writes an operation, where that is not its name, and what to write for other dtypes.
+_SIGNS: Mapping[str, str] = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floormod": "%", "neg": "-",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>", "not": "~",
+    "and": "logical_and", "or": "logical_or", "min": "minimum", "max": "maximum",
 }  # fmt: skip
+_INSTEAD: Mapping[str, str] = {
+    "div": "write a // b (rounds down) or tc.truncdiv(a, b) (rounds to zero) for integers",
+    "floordiv": "write tc.floor(a / b) for floats",
+    "floormod": "write a - tc.floor(a / b) * b for floats",
+    "truncdiv": "write tc.trunc(a / b) for floats",
+    "truncmod": "write a - tc.trunc(a / b) * b for floats",
+    "and": "compare first, e.g. x != 0",
+    "or": "compare first, e.g. x != 0",
+}
+_KINDS: Mapping[frozenset[DType], str] = {
+    NUMBERS: "numbers",
+    FLOATS: "floats",
+    INTEGERS: "integers",
+    BOOL: "bool",
+    INTEGERS | BOOL: "integers or bool",
+}
 # On bool the bit operators are the logical ones, so that they are lazy like every condition.
 _OF_BOOL: Mapping[str, BinaryOp] = {"bitand": "and", "bitor": "or", "bitxor": "ne"}
 
@@ -103,7 +84,7 @@ class Handle:
         return id(self)
 
     def __repr__(self) -> str:
-        return f"<{self.dtype} expression {self.expr!r}>"
+        return f"<{self.dtype} expression {print_expr(self.expr)}>"
 
     def __eq__(self, other: object) -> Handle:  # type: ignore[override]
         return binary("eq", self, other)
@@ -205,14 +186,18 @@ class Handle:
         return unary("abs", self)
 
     def __invert__(self) -> Handle:
-        check_operand("bitnot", self.dtype)
-        return Handle(Unary("not", self.expr))
+        return unary("not", self)
 
 
-def check_operand(op: str, dtype: DType) -> None:
-    sign, accepted, instead = _OPERATIONS[op]
-    if not _ACCEPTS[accepted](dtype):
-        raise ExpressionError(f"`{sign}` takes {accepted}, not {dtype}: {instead}", (dtype,))
+def sign(op: str) -> str:
+    return f"`{_SIGNS.get(op, op)}`"
+
+
+def check_operand(op: UnaryOp | BinaryOp, dtype: DType) -> None:
+    if dtype not in OPERANDS[op]:
+        instead = _INSTEAD.get(op, "cast the operands first, e.g. x.cast('f32')")
+        accepted = _KINDS[OPERANDS[op]]
+        raise ExpressionError(f"{sign(op)} takes {accepted}, not {dtype}: {instead}", (dtype,))
 
 
 def literal(value: object, dtype: DType, where: str) -> Const:
@@ -277,14 +262,14 @@ def operands(where: str, *values: object) -> tuple[Expr, ...]:
 
 def unary(op: UnaryOp, value: object) -> Handle:
     """`op` of one operand, e.g. "exp" of x."""
-    a = expression(value, f"`{_OPERATIONS[op][0]}`")
+    a = expression(value, sign(op))
     check_operand(op, dtype_of(a))
     return Handle(Unary(op, a))
 
 
 def binary(op: BinaryOp, left: object, right: object) -> Handle:
     """`op` of two operands of one dtype, e.g. "add" of x and 1."""
-    a, b = operands(f"`{_OPERATIONS[op][0]}`", left, right)
+    a, b = operands(sign(op), left, right)
     dtype = dtype_of(a)
     check_operand(op, dtype)
     return Handle(Binary(_OF_BOOL.get(op, op) if dtype is DType.BOOL else op, a, b))
@@ -366,6 +351,8 @@ def logical_or(a: Value, b: Value) -> Handle:
 
 
 def logical_not(a: Value) -> Handle:
+    """The condition does not hold."""
+    check_operand("and", dtype_of(expression(a, "`logical_not`")))
     return unary("not", a)
 
 
