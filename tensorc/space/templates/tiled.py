@@ -31,8 +31,8 @@ from tensorc.space.templates.pointwise import vector_nest
 SHORT_RUN = 16
 """A contiguous run shorter than this is not worth lanes of its own."""
 
-MOST_UNROLLED = 320
-"""Multiply-adds written out in the innermost body."""
+MOST_UNROLLED = 96
+"""Multiply-adds written out in the innermost body: enough to hide the loop around them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,16 +177,39 @@ def _tiles(
         assert isinstance(rows, int)
         tiles[axis.name] = Tile(-(-axis.extent // rows), rows)
         left //= rows
-    body = vectors * max(budget // max(left, 1), 1)
+    body = vectors
+    for tile in tiles.values():
+        body *= tile.inner if tile.inner <= budget else 1
     for axis in reversed(anchor.reduction):
         room = max(MOST_UNROLLED // body, 1)
         options = tile_options(axis.extent, min(room, 16))
-        wanted = axis.extent if axis.extent <= min(room, 7) else nearest(options, min(room, 8))
+        wanted = 1 if _slides(anchor, axis) else nearest(options, 8)
         part = yield Choice("unroll", axis.name, options, nearest(options, wanted), ("u", room))
         assert isinstance(part, int)
         tiles[axis.name] = Tile(-(-axis.extent // part), part)
         body *= part
     return tiles
+
+
+def _slides(anchor: StageFacts, axis: Axis) -> bool:
+    """Whether the axis moves a window over elements that a spatial axis reaches too.
+
+    Written out, such a loop reads elements again that still lie in registers, and LLVM keeps them
+    there at the expense of the accumulators.
+    """
+    place = anchor.axes.index(axis)
+    for operand in anchor.operands:
+        stride = operand.strides[place]
+        for other, step in zip(anchor.axes, operand.strides, strict=True):
+            if (
+                stride
+                and step
+                and not other.reduces
+                and step % stride == 0
+                and stride < step * other.extent
+            ):
+                return True
+    return False
 
 
 def _row_axes(anchor: StageFacts, vector: str) -> list[Axis]:
