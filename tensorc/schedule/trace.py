@@ -119,7 +119,7 @@ def _plain(value: object) -> Json:
 
 
 def _value(value: Json, expressions: bool) -> Json:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return tuple(_value(v, expressions) for v in value)
     if expressions and isinstance(value, str):
         return expression(value)

@@ -31,15 +31,12 @@ class Rfactor(Step):
     CGO 2017).
 
     rewrite:
-        for i in range(4):
-            C[i] += A[i]
-      rfactor of loop k in
         for k in range(8):
             C[()] += A[k]
-      is
+      rfactor("k")
         C.rf = alloc("f32", 8)
         for k.rf.init in range(8):
-            C.rf.init: C.rf[k.rf.init] = 0.0
+            C.rf[k.rf.init] = 0.0
         for k.rf in range(8):
             C.rf[k.rf] += A[k.rf]
         for k in range(8):

@@ -50,7 +50,7 @@ class TransformLayout(Step):
         T = alloc("f32", 8)
         for i in range(8):
             T[i] = A[i]
-      transform_layout("T", (d0 // 4, d0 % 4))
+      transform_layout("T", lambda d0: (d0 // 4, d0 % 4))
         T = alloc("f32", 2, 4)
         for i in range(8):
             T[i // 4, i % 4] = A[i]
