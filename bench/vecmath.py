@@ -144,7 +144,7 @@ class Screen:
     """
 
     def __init__(self) -> None:
-        b = Builder(8, fma=False)
+        b = Builder("screen", 8, fma=False)
         got, high = Vector(b, "float", "%got"), Vector(b, "double", "%high")
         power = b.from_bits(b.bits(high) & (0x7FF << 52))
         ulp = b.at_least(power, 2.0**-126) * 2.0**-23

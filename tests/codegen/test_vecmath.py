@@ -57,9 +57,9 @@ def value(name: str, *arguments: float, dtype: str = "f32") -> float:
 
 def same(a: float, b: float) -> bool:
     """Equal, with the sign of zero; NaN equals NaN."""
-    return (math.isnan(a) and math.isnan(b)) or (
-        a == b and math.copysign(1, a * 1) == math.copysign(1, b)
-    )
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    return a == b and math.copysign(1.0, a) == math.copysign(1.0, b)
 
 
 # --- bounds -------------------------------------------------------------------------------------
@@ -123,22 +123,18 @@ def test_every_lane_count_gives_the_same_bits(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_lanes_of_poison_do_not_reach_the_others(name: str) -> None:
     """A masked load leaves poison in the lanes that it skips; to branch on that is undefined."""
-    callee = vecmath.symbol(name, "f32", 4)
-    text = (
-        vecmath.define(name, "f32", 4, fma=HOST.fma)
-        + f"""
-define float @first(float %x) {{
-  %v = insertelement <4 x float> poison, float %x, i64 0
-  %r = call <4 x float> @{callee}(<4 x float> %v)
-  %f = extractelement <4 x float> %r, i64 0
+    callee = vecmath.symbol(name, "f32", 2)
+    text = vecmath.define(name, "f32", 2, fma=HOST.fma) + f"""
+define float @first() {{
+  %r = call <2 x float> @{callee}(<2 x float> <float 1.0e6, float poison>)
+  %f = extractelement <2 x float> %r, i64 0
   ret float %f
 }}
 """
-    )
     module = compile_module(text, HOST, opt="full")
-    first = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_float)(module.address("first"))
-    for x in (0.5, 1e6, 1e30):
-        assert first(x) == value(name, x)
+    assert "unreachable" not in module.optimised_text()
+    first = ctypes.CFUNCTYPE(ctypes.c_float)(module.address("first"))
+    assert first() == value(name, 1e6)
 
 
 # --- special values -----------------------------------------------------------------------------
@@ -196,32 +192,23 @@ def test_symmetry_and_range(name: str, dtype: str) -> None:
     assert np.abs(loop(x)).max() <= 1.0
 
 
-def c99_pow(x: float, y: float) -> float:
-    """The table of C99, annex F.9.4.4; the ordinary values by Python."""
+def c99_pow(x: float, y: float) -> float | None:
+    """The table of C99, annex F.9.4.4; None for the ordinary values that it says nothing of."""
     odd = math.isfinite(y) and y % 2 == 1
-    match x, y:
-        case (_, 0.0) | (1.0, _):
-            return 1.0
-        case _ if math.isnan(x) or math.isnan(y):
-            return NAN
-        case (0.0, _):
-            result = 0.0 if y > 0 else INF
-            return math.copysign(result, x) if odd else result
-        case (-1.0, _) if math.isinf(y):
-            return 1.0
-        case (_, _) if math.isinf(y):
-            return INF if (abs(x) > 1) == (y > 0) else 0.0
-        case (_, _) if x == -INF:
-            result = INF if y > 0 else 0.0
-            return -result if odd else result
-        case (_, _) if x == INF:
-            return INF if y > 0 else 0.0
-        case (_, _) if x < 0 and y != int(y):
-            return NAN
-    try:
-        return math.pow(x, y)
-    except OverflowError:
-        return -INF if x < 0 and odd else INF
+    if y == 0 or x == 1:
+        return 1.0
+    if math.isnan(x) or math.isnan(y):
+        return NAN
+    if x == -1 and math.isinf(y):
+        return 1.0
+    if math.isinf(y):
+        return INF if (abs(x) > 1) == (y > 0) else 0.0
+    if x == 0 or math.isinf(x):
+        magnitude = INF if (x == 0) == (y < 0) else 0.0
+        return math.copysign(magnitude, x) if odd else magnitude
+    if x < 0 and y != int(y):
+        return NAN
+    return None
 
 
 @pytest.mark.parametrize("dtype", NUMPY_TYPE)
@@ -229,13 +216,13 @@ def test_special_values_of_pow(dtype: str) -> None:
     values = specials(dtype)
     x, y = (grid.ravel() for grid in np.meshgrid(values, values))
     got = compiled("pow", dtype, 8, HOST.fma)(x, y)
-    exact = np.array([c99_pow(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)])
-    with np.errstate(over="ignore", under="ignore"):
-        rounded = exact.astype(NUMPY_TYPE[dtype])
-    # What is a number and no power of the limits of the format is left to the bounds.
-    plain = np.isfinite(rounded) & (rounded != 0) & (np.abs(rounded) != 1)
-    for a, b, g, r in zip(x[~plain], y[~plain], got[~plain], rounded[~plain], strict=True):
-        assert same(float(g), float(r)) or abs(b) < 1, (a, b)
+    listed = 0
+    for a, b, power in zip(x.tolist(), y.tolist(), got.tolist(), strict=True):
+        expected = c99_pow(a, b)
+        if expected is not None:
+            listed += 1
+            assert same(power, expected), (a, b)
+    assert listed > 1000
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -308,7 +295,7 @@ def test_refusals(arguments: tuple[str, str, int], argument: str, legal: str) ->
 
 
 def test_constants_are_numbers_of_the_format() -> None:
-    b = Builder(8, fma=False)
+    b = Builder("f", 8, fma=False)
     with pytest.raises(ValueError, match="not a value of f32"):
         b.value(0.1, "float")
     with pytest.raises(TypeError, match="of float, not of double"):

@@ -237,6 +237,27 @@ def every_exponent(dtype: str, each: int, generator: np.random.Generator) -> Arr
     return np.concatenate([values, -values])
 
 
+def near_multiples_of_half_pi(dtype: str, step: int) -> Array:
+    """For every `step`-th exponent, the number that comes nearest to a multiple of pi / 2.
+
+    m 2^e is near n pi / 2 if n / m is near 2^e 2 / pi: its convergents, by continued fractions, are
+    the best such n / m (J.-M. Muller, Elementary Functions, 3rd edition, section 11.3.2).
+    """
+    info = np.finfo(NUMPY_TYPE[dtype])
+    digits, limit = info.nmant + 1, 1 << info.nmant + 1
+    found = []
+    with mpmath.workprec(2 * info.maxexp + 4 * digits):
+        for exponent in range(-digits, info.maxexp - digits + 1, step):
+            rest = mpmath.ldexp(2 / mpmath.pi, exponent)
+            before, m = 1, 0
+            while m < limit:
+                whole = int(mpmath.floor(rest))
+                before, m, last = m, whole * m + before, m
+                rest = 1 / (rest - whole)
+            found.append(float(mpmath.ldexp(last, exponent)))
+    return np.array(found, NUMPY_TYPE[dtype])
+
+
 # Where the results are neither constant nor an identity.
 DENSE = {
     "exp": (-110.0, 95.0),
@@ -265,7 +286,10 @@ def sample(name: str, dtype: str, seed: int = 0) -> list[Array]:
     low, high = DENSE[name]
     stretch = 7.5 if dtype == "f64" and high > 80 else 1.0
     dense = generator.uniform(low * stretch, high * stretch, 512 * each).astype(kind)
-    return [np.concatenate([specials(dtype), every_exponent(dtype, each, generator), dense])]
+    parts = [specials(dtype), every_exponent(dtype, each, generator), dense]
+    if name in ("sin", "cos"):
+        parts.append(near_multiples_of_half_pi(dtype, 1 if dtype == "f32" else 5))
+    return [np.concatenate(parts)]
 
 
 def sample_pow(dtype: str, each: int, generator: np.random.Generator) -> list[Array]:

@@ -66,7 +66,6 @@ _BODIES: dict[str, tuple[Callable[..., Vector], MathFunction]] = {
 FUNCTIONS: Mapping[str, MathFunction] = MappingProxyType(
     {name: function for name, (_, function) in _BODIES.items()}
 )
-_TRIGONOMETRIC = frozenset({"sin", "cos"})
 
 
 def symbol(name: str, dtype: str | DType, lanes: int) -> str:
@@ -108,29 +107,8 @@ def define(name: str, dtype: str | DType, lanes: int, *, fma: bool = False) -> s
     Raises:
         ArgumentError: as `symbol`.
     """
-    full_name = symbol(name, dtype, lanes)
+    b = Builder(symbol(name, dtype, lanes), lanes, fma)
     body, function = _BODIES[name]
     element = FORMATS[str(dtype)].element
-    b = Builder(lanes, fma)
-    parameters = [Vector(b, element, f"%{'xy'[i]}") for i in range(function.arity)]
-    before: list[str] = []
-    if name in _TRIGONOMETRIC:
-        table = f"{full_name}.table"
-        before.append(trigonometric.table(table))
-        result = body(b, *parameters, f"@{table}")
-    else:
-        result = body(b, *parameters)
-    wide = b.type(element)
-    signature = ", ".join(f"{wide} {parameter.text}" for parameter in parameters)
-    return "\n".join(
-        [
-            *before,
-            f"define internal {wide} @{full_name}({signature}) "
-            "alwaysinline nounwind memory(none) {",
-            "entry:",
-            *b.lines,
-            f"  ret {wide} {result.text}",
-            "}",
-            "",
-        ]
-    )
+    parameters = [Vector(b, element, f"%{letter}") for letter in "xy"[: function.arity]]
+    return b.definition(parameters, body(b, *parameters))

@@ -136,18 +136,42 @@ Operand = Vector | float | int
 
 
 class Builder:
-    """Collects the instructions of one function of `lanes` lanes.
+    """Collects the instructions of the function `name`, of `lanes` lanes.
 
     With `fma` every multiply_add is one rounding (`llvm.fma`); without, it is two, and nothing
     here relies on there being one: where the error of a product matters, `two_product` gives it.
     """
 
-    def __init__(self, lanes: int, fma: bool):
+    def __init__(self, name: str, lanes: int, fma: bool):
+        self.name = name
         self.lanes = lanes
         self.fma = fma
         self.lines: list[str] = []
         self._names = 0
         self._block = "entry"
+        self._tables: dict[tuple[int, ...], str] = {}
+
+    def definition(self, parameters: Sequence[Vector], result: Vector) -> str:
+        """The text of the function that has computed `result`, and of the tables that it loads."""
+        tables = [
+            f"{name} = private unnamed_addr constant [{len(table)} x i64] "
+            f"[{', '.join(f'i64 {entry}' for entry in table)}]"
+            for table, name in self._tables.items()
+        ]
+        typed = ", ".join(f"{self.type(p.element)} {p.text}" for p in parameters)
+        wide = self.type(result.element)
+        attributes = "alwaysinline nounwind memory(none)"
+        return "\n".join(
+            [
+                *tables,
+                f"define internal {wide} @{self.name}({typed}) {attributes} {{",
+                "entry:",
+                *self.lines,
+                f"  ret {wide} {result.text}",
+                "}",
+                "",
+            ]
+        )
 
     # Types and operands.
 
@@ -335,9 +359,10 @@ class Builder:
             for a, b in zip(usual, patched, strict=True)
         ]
 
-    def load(self, table: str, index: Vector) -> Vector:
-        """Element `index` of a constant array of i64 in each lane."""
-        address = f"getelementptr i64, ptr {table}, {self.type(index.element)} {index.text}"
+    def load(self, table: tuple[int, ...], index: Vector) -> Vector:
+        """Element `index` of a constant table of i64 in each lane."""
+        name = self._tables.setdefault(table, f"@{self.name}.table{len(self._tables)}")
+        address = f"getelementptr i64, ptr {name}, {self.type(index.element)} {index.text}"
         pointers = self.emit("ptr", address)
         if self.lanes == 1:
             return self.emit("i64", f"load i64, ptr {pointers.text}, align 8")

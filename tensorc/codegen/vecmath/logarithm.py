@@ -18,7 +18,7 @@ def decompose(b: Builder, x: Vector) -> tuple[Vector, Vector]:
     float_format = x.format
     tiny = x < float_format.least_normal
     # Subnormal numbers are brought into the normal range, by 2^shift.
-    shift = float_format.fraction_bits + 1
+    shift = float_format.fraction_bits
     bits = b.bits(b.select(tiny, x * 2.0**shift, x))
     least = float_format.bits(sqrt(0.5))
     # The significand now runs from sqrt(1/2) to sqrt(2) while this exponent stays the same.
@@ -47,7 +47,7 @@ def combine(b: Builder, k: Vector, f: Vector) -> Vector:
 
 def log(b: Builder, x: Vector) -> Vector:
     k, f = decompose(b, x)
-    return at_the_ends(b, x, x, combine(b, k, f))
+    return at_the_ends(b, x, combine(b, k, f))
 
 
 def log2(b: Builder, x: Vector) -> Vector:
@@ -55,7 +55,7 @@ def log2(b: Builder, x: Vector) -> Vector:
     high, low = tables.LOG2_E[x.format.name]
     logarithm = tail(b, f) + f
     result = b.multiply_add(logarithm, high, b.multiply_add(logarithm, low, k))
-    return at_the_ends(b, x, x, result)
+    return at_the_ends(b, x, result)
 
 
 def log1p(b: Builder, x: Vector) -> Vector:
@@ -68,11 +68,11 @@ def log1p(b: Builder, x: Vector) -> Vector:
     _, bits = b.nearest(k)
     scaled = error * b.power_of_two(b.value(0, bits.element) - bits)
     result = combine(b, k, f + b.select(exact, 0.0, scaled))
-    return b.select(x.equals(0.0), x, at_the_ends(b, u, x, result))
+    return b.select(x.equals(0.0), x, at_the_ends(b, u, result))
 
 
-def at_the_ends(b: Builder, x: Vector, same: Vector, result: Vector) -> Vector:
-    """The logarithm of x where x is not a positive finite number; `same` at infinity and NaN."""
-    result = b.select(x < inf, result, same)
+def at_the_ends(b: Builder, x: Vector, result: Vector) -> Vector:
+    """The logarithm of x also where x is not a positive finite number."""
+    result = b.select(x < inf, result, x)
     result = b.select(x < 0.0, nan, result)
     return b.select(x.equals(0.0), -inf, result)

@@ -1,9 +1,10 @@
 """sqrt, rsqrt and pow.
 
 pow(x, y) is 2^(y log2 |x|) with the sign and the special values of C99, annex F.9.4.4. The error
-of the logarithm is multiplied by up to the largest exponent of the format, so the logarithm is an
-unevaluated sum of two numbers (T. J. Dekker, A floating-point technique for extending the available
-precision, Numerische Mathematik 18, 1971).
+of the logarithm is multiplied by up to the largest exponent of the format, so it needs more bits
+than the format has: f32 computes in f64, and for f64 the logarithm is an unevaluated sum of two
+numbers (T. J. Dekker, A floating-point technique for extending the available precision, Numerische
+Mathematik 18, 1971).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def parity(b: Builder, y: Vector) -> tuple[Vector, Vector]:
 
 
 def at_the_ends(b: Builder, a: Vector, logarithm: Vector, undefined: Vector) -> Vector:
-    """The logarithm of a >= 0 or NaN, and NaN where the power is undefined for a finite base.
+    """The logarithm also for a = 0, infinity and NaN; NaN where the power of a number is undefined.
 
     The power of 0 or infinity then comes out right: 2^(y * -inf) is 0 or infinite.
     """
@@ -69,15 +70,16 @@ def at_the_ends(b: Builder, a: Vector, logarithm: Vector, undefined: Vector) -> 
 
 def power_f32(b: Builder, a: Vector, y: Vector, undefined: Vector) -> Vector:
     """a^y in f64: only the conversion to f32 overflows or underflows."""
-    exponent, fraction = decompose(b, a)
-    k = b.convert("fpext", at_the_ends(b, a, exponent, undefined), "double")
-    f = b.convert("fpext", fraction, "double")
+    k, f = decompose(b, a)
+    # An infinite or undefined k makes the whole logarithm so.
+    k = b.convert("fpext", at_the_ends(b, a, k, undefined), "double")
+    f = b.convert("fpext", f, "double")
     logarithm = b.multiply_add(f, b.polynomial(f, tables.POW_LOG2["f64"]), k)
-    power = b.convert("fpext", y, "double") * logarithm
-    power = b.at_most(b.at_least(power, -200.0), 200.0)
-    n, bits = b.nearest(power)
-    scaled = b.polynomial(power - n, tables.POW_EXP2["f64"]) * b.power_of_two(bits)
-    return b.convert("fptrunc", scaled, "float")
+    exponent = b.convert("fpext", y, "double") * logarithm
+    exponent = b.at_most(b.at_least(exponent, -200.0), 200.0)
+    n, bits = b.nearest(exponent)
+    power = b.polynomial(exponent - n, tables.POW_EXP2["f64"]) * b.power_of_two(bits)
+    return b.convert("fptrunc", power, "float")
 
 
 def power_f64(b: Builder, a: Vector, y: Vector, undefined: Vector) -> Vector:

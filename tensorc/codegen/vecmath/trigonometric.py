@@ -16,29 +16,24 @@ from tensorc.codegen.vecmath.builder import Builder, Vector
 
 # From here on the reduction by parts is not exact enough.
 LARGE = {"f32": 2.0**17, "f64": 2.0**20}
-# Entry i of the table holds the bits from 8 i - PADDING after the point of 1 / (2 pi).
+# Entry i of the table holds the 64 bits from 8 i - PADDING after the point of 1 / (2 pi).
 PADDING = 32
 ENTRY_STEP = 8
-ENTRIES = (tables.INVERSE_TWO_PI_BITS + PADDING - 64) // ENTRY_STEP + 1
+TABLE = tuple(
+    tables.INVERSE_TWO_PI >> position & (1 << 64) - 1
+    for position in range(tables.INVERSE_TWO_PI_BITS + PADDING - 64, -1, -ENTRY_STEP)
+)
 
 
-def table(name: str) -> str:
-    """The definition of the constant that `sin` and `cos` of this name load from."""
-    whole = tables.INVERSE_TWO_PI
-    positions = [tables.INVERSE_TWO_PI_BITS + PADDING - 64 - ENTRY_STEP * i for i in range(ENTRIES)]
-    entries = ", ".join(f"i64 {whole >> position & (1 << 64) - 1}" for position in positions)
-    return f"@{name} = private unnamed_addr constant [{ENTRIES} x i64] [{entries}]"
-
-
-def sin(b: Builder, x: Vector, table: str) -> Vector:
+def sin(b: Builder, x: Vector) -> Vector:
     x = b.freeze(x)
-    r, flip = reduce(b, b.absolute(x), table, quarter=False)
+    r, flip = reduce(b, b.absolute(x), quarter=False)
     sign = (b.bits(x) ^ flip) & x.format.sign_bit
     return b.from_bits(b.bits(sine_reduced(b, r)) ^ sign)
 
 
-def cos(b: Builder, x: Vector, table: str) -> Vector:
-    r, flip = reduce(b, b.absolute(b.freeze(x)), table, quarter=True)
+def cos(b: Builder, x: Vector) -> Vector:
+    r, flip = reduce(b, b.absolute(b.freeze(x)), quarter=True)
     return b.from_bits(b.bits(sine_reduced(b, r)) ^ (flip & x.format.sign_bit))
 
 
@@ -49,7 +44,7 @@ def sine_reduced(b: Builder, r: Vector) -> Vector:
     return b.at_most(b.at_least(sine, -1.0), 1.0)
 
 
-def reduce(b: Builder, a: Vector, table: str, quarter: bool) -> tuple[Vector, Vector]:
+def reduce(b: Builder, a: Vector, quarter: bool) -> tuple[Vector, Vector]:
     """(r, flip) such that sin a, or sin(a + pi / 2) for `quarter`, is sin r.
 
     It is -sin r where the word `flip` has the sign bit set; its other bits have no meaning.
@@ -68,7 +63,7 @@ def reduce(b: Builder, a: Vector, table: str, quarter: bool) -> tuple[Vector, Ve
 
     def payne_hanek() -> tuple[Vector, Vector]:
         safe = b.select(finite, a, LARGE[float_format.name])
-        return reduce_large(b, safe, table, quarter)
+        return reduce_large(b, safe, quarter)
 
     patched = b.patch(finite, (r, flip), payne_hanek)
     return patched[0], patched[1]
@@ -89,7 +84,7 @@ def subtract_f64(b: Builder, a: Vector, multiple: Vector) -> Vector:
     return b.multiply_add(multiple, -third, r) + b.multiply_add(multiple, -fourth, error)
 
 
-def reduce_large(b: Builder, a: Vector, table: str, quarter: bool) -> tuple[Vector, Vector]:
+def reduce_large(b: Builder, a: Vector, quarter: bool) -> tuple[Vector, Vector]:
     """`reduce` for LARGE <= a < inf, by Payne and Hanek.
 
     a = m 2^g with an integer m. The bits of 1 / (2 pi) above 2^-g make whole turns and are left
@@ -103,8 +98,7 @@ def reduce_large(b: Builder, a: Vector, table: str, quarter: bool) -> tuple[Vect
     )
     entry = position >> 3
     m = significand << (position & ENTRY_STEP - 1)
-    multiply = turns_f32 if float_format.name == "f32" else turns_f64
-    high, low = multiply(b, m, entry, table)
+    high, low = turns_f32(b, m, entry) if float_format.name == "f32" else turns_f64(b, m, entry)
     if quarter:
         high = high + (1 << 62)
     # The fraction of a half turn, as an integer of 128 bits; beyond a half it counts back from pi.
@@ -122,16 +116,16 @@ def reduce_large(b: Builder, a: Vector, table: str, quarter: bool) -> tuple[Vect
     return b.convert("fptrunc", r, "float"), b.convert("trunc", high >> 32, "i32")
 
 
-def turns_f32(b: Builder, m: Vector, entry: Vector, table: str) -> tuple[Vector, Vector]:
+def turns_f32(b: Builder, m: Vector, entry: Vector) -> tuple[Vector, Vector]:
     """m times 96 bits of the table, without whole turns: m has at most 31 bits."""
     m = b.convert("zext", m, "i64")
-    high = m * b.load(table, entry) + (m * (b.load(table, entry + 8) >> 32) >> 32)
-    return high, b.value(0, "i64")
+    first, second = (b.load(TABLE, entry + 8 * i) for i in range(2))
+    return m * first + (m * (second >> 32) >> 32), b.value(0, "i64")
 
 
-def turns_f64(b: Builder, m: Vector, entry: Vector, table: str) -> tuple[Vector, Vector]:
+def turns_f64(b: Builder, m: Vector, entry: Vector) -> tuple[Vector, Vector]:
     """m times 192 bits of the table, the first 128 bits without whole turns."""
-    first, second, third = (b.load(table, entry + 8 * i) for i in range(3))
+    first, second, third = (b.load(TABLE, entry + 8 * i) for i in range(3))
     low = m * second
     total = low + multiply_high(m, third)
     carry = b.convert("zext", total < low, "i64")
