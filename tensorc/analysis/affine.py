@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import islpy as isl
@@ -187,6 +187,10 @@ class Model:
         if key not in self._accesses:
             self._accesses[key] = self._make_access(stmt, stmt.accesses[position])
         return self._accesses[key]
+
+    def place(self, stmt: Statement, position: int) -> tuple[isl.Map, bool]:
+        """Like `access`, whether or not the conditions of the access hold."""
+        return self._make_access(stmt, replace(stmt.accesses[position], conditions=()))
 
     def _make_access(self, stmt: Statement, access: Access) -> tuple[isl.Map, bool]:
         domain = self.domain(stmt)

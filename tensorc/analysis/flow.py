@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import islpy as isl
 
@@ -41,31 +42,39 @@ def inverse(func: Func, writer: Statement, element: Sequence[Expr], shared: int)
         return expressions_of(ends, [*outer, *element], program.symbols)
 
 
+def writes_once(func: Func, writer: Statement, shared: int) -> bool:
+    """Does the writer store each element at most once in an iteration of the shared loops?"""
+    written, exact = model(func).access(writer, len(writer.accesses) - 1)
+    again = _equal(written.apply_range(written.reverse()), shared)
+    return not exact or again.is_subset(isl.Map.identity(again.get_space()))
+
+
 # Theorem (coverage). A read may be replaced by the writer's value when the writer ran before it, in
 # the same iteration of the shared loops, for the element that it reads.
 def covered(
-    func: Func, writer: Statement, reader: Statement, buffer: str, mark: Mark
+    func: Func, writer: Statement, reader: Statement, buffer: str, shared: int, mark: Mark
 ) -> Iterator[Violation]:
     """Violations: instances of the reader that read an element the writer has not written yet."""
     program = model(func)
+    written, certain = program.access(writer, len(writer.accesses) - 1)
     try:
         for number, found in enumerate(reader.accesses):
             if found.buffer.name != buffer or not found.reads:
                 continue
             relation, exact = program.access(reader, number)
-            missing = relation.domain()
-            for dependence in dependences(func, (writer.name, reader.name)):
-                if dependence.source.name == writer.name and dependence.sink_access == found:
-                    with operation_limit():
-                        missing = missing.subtract(dependence.relation.range())
-            if missing.is_empty():
+            with operation_limit():
+                times = program.domain(writer).time, program.domain(reader).time
+                earlier = _equal(times[0].lex_lt_map(times[1]), shared)
+                missing = relation.subtract(earlier.reverse().apply_range(written))
+            if certain and missing.is_empty():
                 continue
             message = f"`{reader.name}` reads elements of `{buffer}` that `{writer.name}` has not"
-            if not exact or not program.domain(writer).exact:
+            if not (exact and certain):
                 text = f"{message} certainly written: an access is not affine"
                 yield Violation("UNS001", Kind.UNSUPPORTED, text, (mark,))
             else:
-                witness = _point_witness(func, reader, missing, f"before `{writer.name}` wrote")
+                what = f"before `{writer.name}` wrote what it reads in the same iteration"
+                witness = _point_witness(func, reader, missing.domain(), what)
                 yield Violation("RGN001", Kind.ILLEGAL, f"{message} written", (mark,), witness)
             return
     except TooComplexError:
@@ -84,21 +93,23 @@ def _point_witness(func: Func, stmt: Statement, points: isl.Set, what: str) -> W
 
 
 # Theorem (operands unchanged). A value may be computed at its use instead of at its writer when no
-# statement that runs between the two overwrites one of its operands: for all P[x] -> C[y] (flow)
-# and P[x] -> W[w] (anti, through an operand), not w < y.
+# statement that runs between the two overwrites one of its operands: for all P[x] -> C[y] (flow, in
+# one iteration of the shared loops) and P[x] -> W[w] (anti, through an operand), not w < y.
 def operands_unchanged(
-    func: Func, writer: Statement, reader: Statement, buffer: str, mark: Mark
+    func: Func, writer: Statement, reader: Statement, buffer: str, shared: int, mark: Mark
 ) -> Iterator[Violation]:
     """Violations of computing the writer's value at the reader."""
     program = model(func)
     try:
-        flow = _union(
-            d.relation
+        flows = [
+            d
             for d in dependences(func, (writer.name, reader.name))
-            if d.source.name == writer.name and d.sink.name == reader.name and d.buffer == buffer
-        )
+            if (d.source.name, d.sink.name, d.buffer) == (writer.name, reader.name, buffer)
+        ]
+        flow = _union(_equal(d.relation, shared) for d in flows)
         if flow is None:
             return
+        exact = all(d.exact for d in flows)
         for name in [s.name for s in statements(func)]:
             for dependence in dependences(func, {writer.name, name}):
                 if not _overwrites(dependence, writer, name):
@@ -110,7 +121,8 @@ def operands_unchanged(
                     bad = dependence.relation.intersect_range(early.domain())
                 if not bad.is_empty():
                     message = f"`{dependence.buffer}` is overwritten before `{reader.name}` runs"
-                    yield refused(func, dependence, bad, "RGN002", message, (mark,))
+                    found = replace(dependence, exact=dependence.exact and exact)
+                    yield refused(func, found, bad, "RGN002", message, (mark,))
                     return
     except TooComplexError:
         yield too_complex(mark)
@@ -128,20 +140,46 @@ def _union(parts: Iterator[isl.Map]) -> isl.Map | None:
     return total
 
 
+# Theorem (partners). A consumer may run in its producer's place when pairing them by element, in
+# one iteration of the shared loops, is a bijection of all their instances, and every read that is
+# performed comes behind the write of its partner. Reads that a condition skips need no order.
 def partners(
     func: Func, writer: Statement, reader: Statement, buffer: str, shared: int
-) -> isl.Map | None:
-    """{ writer instance -> reader instance : one element, equal shared loops }, if any."""
-    found = _union(
-        d.relation
-        for d in dependences(func, (writer.name, reader.name))
-        if d.source.name == writer.name and d.sink.name == reader.name and d.buffer == buffer
-    )
-    if found is None:
-        return None
+) -> tuple[isl.Map | None, bool]:
+    """{ writer instance -> reader instance : one element, equal shared loops }, and exactness.
+
+    None when the pairs are no bijection, or a read comes before the write. The reader reads the
+    buffer at one tuple of indices.
+    """
+    program = model(func)
+    own = [n for n, a in enumerate(reader.accesses) if a.buffer.name == buffer]
+    written, exact = program.access(writer, len(writer.accesses) - 1)
+    read, known = program.place(reader, own[0])
+    if not (exact and known):
+        return None, False
+    with operation_limit():
+        pairs = _equal(written.apply_range(read.reverse()), shared)
+        performed = _union(program.access(reader, n)[0] for n in own)
+        flow = _union(
+            _equal(d.relation, shared)
+            for d in dependences(func, (writer.name, reader.name))
+            if (d.source.name, d.sink.name, d.buffer) == (writer.name, reader.name, buffer)
+        )
+        assert performed is not None
+        late = performed.domain() if flow is None else performed.domain().subtract(flow.range())
+        whole = (
+            pairs.is_bijective()
+            and program.domain(writer).set.is_subset(pairs.domain())
+            and program.domain(reader).set.is_subset(pairs.range())
+        )
+        return (pairs if whole and late.is_empty() else None), True
+
+
+def _equal(relation: isl.Map, shared: int) -> isl.Map:
+    """The part of a relation between instances with equal values of the first loops."""
     for n in range(shared):
-        found = found.equate(isl.dim_type.in_, n, isl.dim_type.out, n)
-    return found
+        relation = relation.equate(isl.dim_type.in_, n, isl.dim_type.out, n)
+    return relation
 
 
 def reader_loops(func: Func, pairs: isl.Map, writer: Statement, reader: Statement, shared: int,

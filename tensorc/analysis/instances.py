@@ -23,9 +23,7 @@ def loop_context(program: Model, loops: Sequence[For]) -> isl.Set:
     return isl.Set(f"{program.prefix}{{ [{dims}] : {' and '.join(parts)} }}")
 
 
-def projected(
-    program: Model, stmt: Statement, loops: Sequence[For], within: isl.Set
-) -> isl.Set:
+def projected(program: Model, stmt: Statement, loops: Sequence[For], within: isl.Set) -> isl.Set:
     """{ [loops] : some instance of the statement, of those in a set, has these values }."""
     dims = [stmt.loop_names.index(loop.var.name) for loop in loops]
     inside = ", ".join(f"x{n}" for n in dims)

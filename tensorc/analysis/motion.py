@@ -17,7 +17,7 @@ from tensorc.analysis.affine import Model, model, operation_limit
 from tensorc.analysis.deps import Dependence, dependences
 from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.legality import order_kept, time_map
-from tensorc.analysis.violation import Mark, Violation, Witness
+from tensorc.analysis.violation import Mark, Violation, Witness, malformed, unsupported
 from tensorc.analysis.witness import smallest_point, vector_text
 from tensorc.errors import Kind
 from tensorc.ir.nodes import Func
@@ -90,10 +90,19 @@ def _prefix_of(program: Model, stmt: Statement, motion: Motion) -> isl.Map:
     return isl.Map(f"{program.prefix}{{ {program.tuple_of(stmt)} -> [{dims}] }}")
 
 
+def undecided(func: Func, motion: Motion, mark: Mark) -> Iterator[Violation]:
+    """UNS001: the flow of values has to be known exactly before a place can be found."""
+    for dependence in flows(func, motion):
+        if not dependence.exact:
+            reason = f"undecided: the flow through `{dependence.buffer}` is not affine"
+            yield unsupported("UNS001", reason, mark.path)
+            return
+
+
 def lost(
     func: Func, motion: Motion, mark: Mark, placed: Mapping[str, isl.Map]
 ) -> Iterator[Violation]:
-    """Violations of the placement theorem: instances without a prefix, and inexact flow."""
+    """Violations of the placement theorem: instances without a prefix."""
     program = model(func)
     side = "needs" if motion.producer else "computes a value for"
     target = motion.target[-1]
@@ -110,11 +119,6 @@ def lost(
             kind = Kind.ILLEGAL if exact else Kind.UNSUPPORTED
             code = "RGN003" if exact else "UNS001"
             yield Violation(code, kind, message, (mark, Mark(stmt.path)), witness)
-            return
-    for dependence in flows(func, motion):
-        if not dependence.exact:
-            reason = f"undecided: the flow through `{dependence.buffer}` is not affine"
-            yield Violation("UNS001", Kind.UNSUPPORTED, reason, (mark,))
             return
 
 
@@ -216,15 +220,19 @@ def recomputable(
     marks: tuple[Mark, ...],
 ) -> Iterator[Violation]:
     """Violations of running the stage, which writes `buffers`, at all of its new times."""
+    seen = sorted(set(buffers) & {p.name for p in func.params})
+    if seen or len(buffers) > 1:
+        reason = f"`{seen[0]}` is a parameter" if seen else "the stage writes several buffers"
+        where = (mark.path for mark in marks)
+        yield malformed("RGN004", f"cannot recompute: {reason}", *where)
+        return
     inside = {*motion.stage, *_under(func, motion)}
-    parameters = {p.name for p in func.params}
     for stmt in statements(func):
         for access in stmt.accesses:
-            seen = stmt.name not in inside and access.buffer.name in buffers
-            if seen or len(buffers) > 1 or access.buffer.name in parameters & set(buffers):
-                name = sorted(buffers)[0]
+            if stmt.name not in inside and access.buffer.name in buffers:
                 message = (
-                    f"cannot recompute: `{name}` is seen from outside of `{motion.target[-1]}`"
+                    f"cannot recompute: `{access.buffer.name}` is used outside of"
+                    f" `{motion.target[-1]}`"
                 )
                 yield Violation("RGN004", Kind.ILLEGAL, message, (*marks, Mark(access.path)))
                 return

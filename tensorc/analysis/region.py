@@ -19,8 +19,8 @@ from tensorc.analysis.emit import condition_of
 from tensorc.ir.arith import TRUE, add, all_of, at_most, constant, index, less, sub
 from tensorc.ir.interval import Interval, interval
 from tensorc.ir.linear import Linear, linear
-from tensorc.ir.nodes import Binary, Buffer, Expr, For, Func, Var
-from tensorc.ir.walk import substitute, variables
+from tensorc.ir.nodes import Binary, Buffer, Expr, For, Func, Load, Var
+from tensorc.ir.walk import nodes, substitute, variables
 
 Touch: TypeAlias = tuple[Statement, int]
 """A statement and the number of one of its accesses."""
@@ -77,6 +77,9 @@ def box(buffer: Buffer, chosen: Sequence[Touch], fixed: Sequence[str]) -> Box:
 def _span(touch: Touch, dim: int, fixed: Sequence[str]) -> tuple[Linear, int, int] | None:
     """(terms of the fixed loops, least, greatest) of an index; None when not so bounded."""
     stmt, found = touch[0], access(touch)
+    if any(True for _ in nodes(found.indices[dim], Load)):
+        # Data may change between the time of a copy and that of the access.
+        return None
     inner = [loop for loop in stmt.loops if loop.var.name not in fixed]
     moving = {loop.var.name for loop in inner}
     value, ranges = found.indices[dim], loop_ranges(inner)

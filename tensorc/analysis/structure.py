@@ -15,8 +15,8 @@ from tensorc.analysis.evaluate import evaluate
 from tensorc.ir.arith import constant
 from tensorc.ir.interval import interval
 from tensorc.ir.linear import Linear, linear
-from tensorc.ir.nodes import Expr, For, Func, Var
-from tensorc.ir.walk import variables
+from tensorc.ir.nodes import Expr, For, Func, Load, Var
+from tensorc.ir.walk import nodes, variables
 
 MOST_ITERATIONS = 4096
 """Up to so many iterations a non-linear index is shown injective by trying them all."""
@@ -79,7 +79,8 @@ def _separated(accesses: Sequence[tuple[Statement, Access]], loop: str) -> bool:
 
 
 def _index(stmt: Statement, index: Expr, loop: str) -> _Index | None:
-    """An index split by what its terms read; None when a term mixes, or the rest has no bounds."""
+    """An index split by what its terms read; None when a term mixes the loops or reads
+    data, or when the rest has no bounds."""
     depth = stmt.loop_names.index(loop)
     inner = {x.var.name for x in stmt.loops[depth + 1 :]}
     form = linear(index)
@@ -88,6 +89,8 @@ def _index(stmt: Statement, index: Expr, loop: str) -> _Index | None:
     rest: dict[Expr, int] = {}
     for atom, coefficient in form.terms.items():
         read = variables(atom)
+        if any(True for _ in nodes(atom, Load)):
+            return None
         if loop in read:
             if read != {loop}:
                 return None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import islpy as isl
 
 from tensorc.errors import InterpreterError, TensorcError, VerifyError
 from tensorc.ir.arith import constant, sub
-from tensorc.ir.interp import Result
-from tensorc.ir.nodes import Func
+from tensorc.ir.interp import Access, Result, evaluate
+from tensorc.ir.nodes import Expr, Func
 from tensorc.ir.places import sizes_of
 from tensorc.ir.verify import verify
 from tensorc.schedule.state import State, loops
@@ -58,6 +58,8 @@ def confirmed(step: Step, state: State) -> str | None:
     """
     if step.primitive in ("parallel", "vectorize"):
         return _confirmed_kind(step, state)
+    if step.primitive == "transform_layout":
+        return _confirmed_layout(step, state)
     try:
         after = step.apply(state).func
         verify(after)
@@ -88,6 +90,22 @@ def _confirmed_kind(step: Step, state: State) -> str | None:
     return None
 
 
+def _confirmed_layout(step: Step, state: State) -> str | None:
+    """Two elements that a run touches and that would get one position."""
+    name: str = getattr(step, "buffer")  # noqa: B009
+    layout: tuple[Expr, ...] = getattr(step, "layout")  # noqa: B009
+    for sizes in sizes_to_try(state.func):
+        log = oracle.log_of(state.func, make_inputs(Seeded(0), state.func, sizes))
+        taken: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for element in dict.fromkeys(a.indices for a in log if a.buffer == name):
+            values = {f"d{n}": value for n, value in enumerate(element)}
+            place = tuple(int(evaluate(part, values)) for part in layout)
+            other = taken.setdefault(place, element)
+            if other != element:
+                return f"{sizes}: {name}{list(other)} and {name}{list(element)} share a place"
+    return None
+
+
 def _damage(
     step: Step, state: State, after: Func, arguments: Mapping[str, Any], ordered: bool  # noqa: FBT001
 ) -> str | None:
@@ -103,10 +121,25 @@ def _damage(
         if pair is not None:
             return pair
     try:
-        raced = oracle.races(after, oracle.log_of(after, arguments))
+        log = oracle.log_of(after, arguments)
     except InterpreterError as error:
         return str(error)
-    return raced
+    return oracle.races(after, log) or _moved(step, state, after, arguments, log)
+
+
+def _moved(
+    step: Step, state: State, after: Func, arguments: Mapping[str, Any], log: Sequence[Access]
+) -> str | None:
+    """What a moved stage lost, or reversed in the history of some parameter's element."""
+    if step.primitive not in ("compute_at", "reverse_compute_at"):
+        return None
+    before = oracle.log_of(state.func, arguments)
+    lost = oracle.writes(before) - oracle.writes(log)
+    if lost:
+        return f"instances of {', '.join(lost)} have no place"
+    old, new = oracle.histories(state.func, before), oracle.histories(after, log)
+    changed = [f"{b}{list(i)}" for (b, i), found in old.items() if new.get((b, i)) != found]
+    return f"the history of {changed[0]} changes" if changed else None
 
 
 def order_names(step: Step, state: State) -> Mapping[str, tuple[str, int]] | None:

@@ -39,15 +39,16 @@ class FuzzOptions:
 
     Attributes:
         draws: how many steps are drawn for a program.
-        gathers: percentage of programs that index through a buffer.
+        data: percentage of programs that are not affine: half index through a buffer, all may
+            load under a condition on data.
         confirm: percentage of illegal refusals that are forced.
         order: percentage of accepted order steps that brute force also looks at.
         compiled: percentage of schedules that are also run as machine code.
         every: whether each step is compared, or only the last one of a schedule.
     """
 
-    draws: int = 8
-    gathers: int = 10
+    draws: int = 10
+    data: int = 30
     confirm: int = 100
     order: int = 15
     compiled: int = 0
@@ -124,13 +125,14 @@ class Pair:
 def run_pair(name: str, options: FuzzOptions, totals: Totals) -> None:
     """One program and one schedule, all checks; faults and counts go into `totals`."""
     source = Seeded(name)
-    gathers = source.chance(options.gathers)
-    func = make_program(source, ProgramOptions(gathers=gathers))
+    data = source.chance(options.data)
+    gathers = data and source.chance(50)
+    func = make_program(source, ProgramOptions(gathers=gathers, data_guards=data))
     pair = Pair(func, [])
     totals.counts["pairs"] += 1
     try:
         _start(source, pair, totals)
-        _schedule(source, pair, options, totals, affine=not gathers)
+        _schedule(source, pair, options, totals, affine=not data)
     except Failure as failure:
         totals.faults.append(
             Fault(name, failure.kind, failure.message, text_of(func, pair.steps))
@@ -283,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1000, help="number of pairs")
     parser.add_argument("--seed", type=int, default=0, help="seed of the run")
     parser.add_argument("--first", type=int, default=0, help="number of the first pair")
-    parser.add_argument("--draws", type=int, default=8, help="steps drawn for a program")
+    parser.add_argument("--draws", type=int, default=10, help="steps drawn for a program")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON only")
     parser.add_argument("--compiled", type=int, default=0, help="percentage run as machine code")
     parser.add_argument("--stop", action="store_true", help="stop at the first fault")

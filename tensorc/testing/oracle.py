@@ -6,7 +6,7 @@ accesses that touch one element, and looks whether a new order keeps them apart.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -214,6 +214,34 @@ def reordered(
         if a not in first or b not in first or last[a] > first[b]:
             return pair
     return None
+
+
+def histories(func: Func, log: Iterable[Access]) -> dict[tuple[str, tuple[int, ...]], list[Any]]:
+    """For each element of a parameter the statements that touch it, in order.
+
+    What may change places is sorted: reads with reads, and reductions with one operator into one
+    element. Equal histories of two programs with the same statements: no conflict was reversed,
+    except between instances of one statement.
+    """
+    names = {p.name for p in func.params}
+    runs: dict[tuple[str, tuple[int, ...]], list[tuple[str, list[str]]]] = defaultdict(list)
+    for access in log:
+        if access.buffer not in names:
+            continue
+        found = runs[access.buffer, access.indices]
+        kind = f"{access.kind}{access.op or ''}"
+        if not found or found[-1][0] != kind or kind == "write":
+            found.append((kind, []))
+        found[-1][1].append(access.statement)
+    return {
+        element: [(kind, sorted(statements)) for kind, statements in found]
+        for element, found in runs.items()
+    }
+
+
+def writes(log: Iterable[Access]) -> Counter[str]:
+    """How often each statement writes."""
+    return Counter(access.statement for access in log if access.is_write)
 
 
 def _instances(

@@ -27,6 +27,7 @@ class ProgramOptions:
         dtypes: dtypes of data, the simplest first.
         symbolic: percentage of programs with symbolic sizes.
         gathers: whether an index may be read from a buffer.
+        data_guards: whether a load may stand under a condition on data.
         iterations: about how often the innermost statement of a stage runs at most.
     """
 
@@ -35,6 +36,7 @@ class ProgramOptions:
     dtypes: Sequence[DType] = DTYPES
     symbolic: int = 20
     gathers: bool = False
+    data_guards: bool = True
     iterations: int = 160
 
 
@@ -50,6 +52,7 @@ def programs(
     dtypes: Sequence[DType | str] = DTYPES,
     symbolic: int = 20,
     gathers: bool = False,
+    data_guards: bool = True,
     iterations: int = 160,
 ) -> st.SearchStrategy[Func]:
     """Programs of one to three stages that are well formed and run without error.
@@ -66,10 +69,17 @@ def programs(
         dtypes: dtypes of data, the simplest first.
         symbolic: percentage of programs with symbolic sizes.
         gathers: whether an index may be read from a buffer.
+        data_guards: whether a load may stand under a condition on data.
         iterations: about how often the innermost statement of a stage runs at most.
     """
     options = ProgramOptions(
-        stages, tuple(extents), tuple(map(DType.of, dtypes)), symbolic, gathers, iterations
+        stages,
+        tuple(extents),
+        tuple(map(DType.of, dtypes)),
+        symbolic,
+        gathers,
+        data_guards,
+        iterations,
     )
     return _programs(options)
 

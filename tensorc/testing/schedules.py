@@ -23,7 +23,7 @@ from tensorc.testing.draw import Drawn, Source
 TARGET = "cpu:x86-64-v3"
 """One target for all machines: what a test draws must not depend on where it runs."""
 MOST_CHOICES = 60
-TRIES = 4
+TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def start(func: Func, *, strict_float: bool = False) -> State:
     return State.start(func, Target.parse(TARGET), strict_float=strict_float)
 
 
-def draw_step(source: Source, state: State, *, guided: int = 85, free: int = 12) -> Step | None:
+def draw_step(source: Source, state: State, *, guided: int = 92, free: int = 9) -> Step | None:
     """A step of a primitive that is drawn uniformly; None when it has no candidate here.
 
     Args:
@@ -210,7 +210,7 @@ _FIELDS: dict[str, Callable[[Source, State], Any]] = {
 
 
 def draw_verdicts(
-    source: Source, func: Func, count: int, *, guided: int = 85, free: int = 12
+    source: Source, func: Func, count: int, *, guided: int = 92, free: int = 9
 ) -> Iterator[Verdict]:
     """So many drawn steps, each asked in the state that the accepted ones before it leave."""
     state = start(func)
@@ -225,7 +225,7 @@ def draw_verdicts(
 
 
 def schedules(
-    program: Func, *, most: int = 8, guided: int = 85, free: int = 12
+    program: Func, *, most: int = 8, guided: int = 92, free: int = 9
 ) -> st.SearchStrategy[Trial]:
     """Legal schedules of a program.
 

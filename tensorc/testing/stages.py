@@ -65,7 +65,7 @@ class Maker:
         """The program."""
         self._signature()
         parts = []
-        count = self.source.integer(1, self.options.stages)
+        count = min(self.source.pick((1, 2, 3, 2)), self.options.stages)
         for number in range(count):
             parts.append(self._stage(last=number == count - 1))
         body: Stmt = seq(*parts)
@@ -172,6 +172,7 @@ class Maker:
             (*extra, *self.readable),
             tuple(self.scalars),
             self.options.gathers,
+            self.options.data_guards,
         )
 
     def _new(self, shape: tuple[Expr, ...], dtype: DType, *, last: bool) -> Buffer:

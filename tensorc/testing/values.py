@@ -73,6 +73,7 @@ class Values:
     readable: tuple[Readable, ...]
     scalars: tuple[Var, ...] = ()
     gathers: bool = False
+    data_guards: bool = True
 
     def value(self, dtype: DType, depth: int = 2, *, load: bool = True) -> Expr:
         """An expression of this dtype; with `load`, one that reads a buffer where it can."""
@@ -80,7 +81,9 @@ class Values:
             return self._leaf(dtype, load=load)
         match self.source.pick(("binary", "binary", "unary", "select")):
             case "binary":
-                op = self.source.pick(_BINARY[_family(dtype)])
+                family = _family(dtype)
+                lazy = family == "bool" and not self.data_guards
+                op = self.source.pick(_EAGER if lazy else _BINARY[family])
                 first = self.value(dtype, depth - 1, load=load)
                 return Binary(op, first, self.value(dtype, depth - 1, load=self.source.chance(50)))
             case "unary":
@@ -91,7 +94,7 @@ class Values:
 
     def condition(self, depth: int) -> Expr:
         """A comparison of loops or of data."""
-        if self.loops and self.source.chance(70):
+        if not self.data_guards or (self.loops and self.source.chance(70)):
             return self.guard()
         dtype = self._some_dtype()
         first = self.value(dtype, depth)
@@ -204,6 +207,8 @@ _BINARY: dict[str, tuple[BinaryOp, ...]] = {
     ),
     "bool": ("and", "or", "bitxor"),
 }  # fmt: skip
+# "and" and "or" put their second operand under a condition on data.
+_EAGER: tuple[BinaryOp, ...] = ("bitand", "bitor", "bitxor")
 _UNARY: dict[str, tuple[UnaryOp, ...]] = {
     "float": ("neg", "abs", "neg", "abs", "tanh", "sqrt", "exp", "floor"),
     "integer": ("neg", "abs"),

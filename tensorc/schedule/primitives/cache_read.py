@@ -16,7 +16,7 @@ from tensorc.analysis.legality import overwritten_inside, too_complex
 from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
 from tensorc.ir.arith import add, index, sub
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, Load, Node, Stmt, Store, Var
-from tensorc.ir.walk import rewrite, seq, substitute, variables
+from tensorc.ir.walk import nodes, rewrite, seq, substitute, variables
 from tensorc.schedule.place import Place, check_scope, copy_nest, find_place, place_stmt
 from tensorc.schedule.rewrite import put, trips, wrap_if
 from tensorc.schedule.state import State, buffers
@@ -120,6 +120,9 @@ class CacheRead(Step):
         if len(reads) > 1:
             reason = f"`{stmt.name}` reads `{self.buffer}` at different indices"
             yield malformed("STR007", f"no layout: {reason}", stmt.path)
+        if any(True for index_ in next(iter(reads)) for _ in nodes(index_, Load)):
+            reason = f"where `{stmt.name}` reads `{self.buffer}` depends on data"
+            yield unsupported("UNS001", f"no layout: {reason}", stmt.path)
         used = set().union(*(variables(e) for e in next(iter(reads))))
         for name in sorted((used & inner) - set(self.layout)):
             reason = f"`{self.buffer}` is read at an index of `{name}`, which the layout leaves out"

@@ -11,7 +11,7 @@ import islpy as isl
 from tensorc.analysis.affine import NotAffineError, TooComplexError
 from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.legality import order_kept, too_complex
-from tensorc.analysis.motion import Motion, lost, moved_times, placements, recomputable
+from tensorc.analysis.motion import Motion, lost, moved_times, placements, recomputable, undecided
 from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
 from tensorc.ir.nodes import For
 from tensorc.ir.walk import nodes, written
@@ -85,8 +85,10 @@ class _Move(Step):
             reason = f"nothing in `{self.loop}` {side} `{self.statement}`"
             yield malformed("STR007", f"cannot move: {reason}", mark.path)
             return
-        placed = placements(state.func, stage.motion)
-        broken = list(lost(state.func, stage.motion, mark, placed))
+        broken = list(undecided(state.func, stage.motion, mark))
+        if not broken:
+            placed = placements(state.func, stage.motion)
+            broken = list(lost(state.func, stage.motion, mark, placed))
         yield from broken
         if broken:
             return

@@ -38,7 +38,8 @@ class Inline(Step):
 
     legal when:
         the statement exists (REF003) and is a store (STR007) to a temporary (RGN004) that it alone
-        writes, and does not read (STR007)
+        writes, and does not read, each element once in an iteration of the loops it shares with a
+        reader (STR007)
         the loops it does not share with a reader are a function of the element (UNS003)
         its operands are in scope at every reader (STR007)
         it runs before every read, for the element read (RGN001)
@@ -74,17 +75,21 @@ class Inline(Step):
     def _reader(
         self, state: State, stmt: Statement, reader: Statement, mark: Mark
     ) -> Iterator[Violation]:
-        buffer = written(stmt.node)[0].name
+        buffer, shared = written(stmt.node)[0].name, _shared(stmt, reader)
         try:
+            if not flow.writes_once(state.func, stmt, shared):
+                reason = f"`{stmt.name}` stores an element several times before `{reader.name}`"
+                yield malformed("STR007", f"cannot inline: {reason}", stmt.path)
+                return
             for load in nodes(reader.node, Load):
                 if load.buffer.name == buffer:
-                    _value_at(state.func, stmt, load, _shared(stmt, reader))
+                    _value_at(state.func, stmt, load, shared)
         except (NotAffineError, TooComplexError):
             reason = f"the loops of `{stmt.name}` are no function of the element it writes"
             yield unsupported("UNS003", f"cannot inline: {reason}", stmt.path)
             return
-        yield from flow.covered(state.func, stmt, reader, buffer, mark)
-        yield from flow.operands_unchanged(state.func, stmt, reader, buffer, mark)
+        yield from flow.covered(state.func, stmt, reader, buffer, shared, mark)
+        yield from flow.operands_unchanged(state.func, stmt, reader, buffer, shared, mark)
         size = sum(1 for _ in nodes(stmt.node, Node))
         uses = sum(1 for x in nodes(reader.node, Load) if x.buffer.name == buffer)
         if size * uses > LARGEST_EXPRESSION:
@@ -216,7 +221,7 @@ class ReverseInline(Step):
     legal when:
         the statement exists (REF003), is a store, and reads one temporary at one element (STR007)
         that is no parameter (RGN004), has one writer, a store, and no other reader (STR007)
-        its instances and the writer's correspond one to one (RGN003, UNS003)
+        its instances and the writer's correspond one to one (RGN003, UNS001, UNS003)
         run at the writer's place, every dependence still goes forward (DEP006)
     """
 
@@ -283,15 +288,12 @@ class ReverseInline(Step):
     ) -> Iterator[Violation]:
         buffer, shared = written(writer.node)[0].name, _shared(stmt, writer)
         program = model(state.func)
-        pairs = flow.partners(state.func, writer, stmt, buffer, shared)
-        everyone = program.domain(writer).set, program.domain(stmt).set
-        whole = (
-            pairs is not None
-            and pairs.is_bijective()
-            and everyone[0].is_subset(pairs.domain())
-            and everyone[1].is_subset(pairs.range())
-        )
-        if pairs is None or not whole:
+        pairs, exact = flow.partners(state.func, writer, stmt, buffer, shared)
+        if not exact:
+            reason = f"where `{stmt.name}` reads `{buffer}` is not affine"
+            yield unsupported("UNS001", f"undecided: {reason}", stmt.path)
+            return
+        if pairs is None:
             reason = f"`{writer.name}` and `{stmt.name}` do not correspond one to one"
             yield Violation("RGN003", Kind.ILLEGAL, f"cannot inline: {reason}", (mark,))
             return
@@ -317,7 +319,7 @@ class ReverseInline(Step):
         assert isinstance(writer.node, Store)
         assert isinstance(stmt.node, Store)
         buffer, shared = writer.node.buffer.name, _shared(stmt, writer)
-        pairs = flow.partners(state.func, writer, stmt, buffer, shared)
+        pairs, _ = flow.partners(state.func, writer, stmt, buffer, shared)
         assert pairs is not None
         values = flow.reader_loops(state.func, pairs, writer, stmt, shared)
         at_writer = substitute(stmt.node, dict(zip(stmt.loop_names[shared:], values, strict=True)))
