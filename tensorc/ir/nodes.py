@@ -257,6 +257,12 @@ class Func(Node):
     body: Stmt
     span: Span | None = field(default=None, compare=False)
 
+    def __str__(self) -> str:
+        """The text form, which `parse` reads back."""
+        from tensorc.ir.print import print_func
+
+        return print_func(self)
+
 
 # Lowered forms: what the code generator's stages add, and nothing that a schedule step sees -------
 
