@@ -117,6 +117,12 @@ class Facts:
             case Binary(op="or", a=a, b=b) if not holds:
                 self.learn(a, holds)
                 self.learn(b, holds)
+            case Binary(op="lt", a=a, b=Binary(op="min", a=first, b=second)) if holds:
+                self.learn(Binary("lt", a, first), holds)
+                self.learn(Binary("lt", a, second), holds)
+            case Binary(op="ge", a=a, b=Binary(op="max", a=first, b=second)) if holds:
+                self.learn(Binary("ge", a, first), holds)
+                self.learn(Binary("ge", a, second), holds)
             case Binary(op=op, a=a, b=b) if dtype_of(a) is DType.INDEX:
                 self._learn_comparison(op if holds else NEGATED.get(op, ""), a, b)
 

@@ -67,7 +67,7 @@ def _ready(rule: Rule) -> Ready:
 def operand_dtype(pattern: Expr, dtype: DType) -> DType:
     """The dtype of an operand in a pattern whose letters are of `dtype`."""
     match pattern:
-        case Var(name="p" | "q") | Const(dtype=DType.BOOL):
+        case Var(name="p") | Const(dtype=DType.BOOL):
             return DType.BOOL
         case Binary(op=op) if op in COMPARISONS:
             return DType.BOOL

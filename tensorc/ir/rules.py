@@ -1,6 +1,6 @@
 """The simplifier's rules: pattern -> result, when a condition holds.
 
-In a pattern x, y and z stand for any expression, c, d and e for literals, p and q for conditions.
+In a pattern x and y stand for any expression, c, d and e for literals, p for a condition.
 A number stands for the literal of that value in the dtype of the expression. A rule holds in its
 domain: index arithmetic (on the mathematical integers), data integers of every width (which wrap),
 floats of every width (bit for bit, except that every NaN equals every other) or conditions. A
@@ -46,7 +46,7 @@ Domain: TypeAlias = Literal["index", "signed", "integers", "numbers", "floats", 
 
 INTEGERS = tuple(t for t in DType if t.is_integer)
 FLOATS = tuple(t for t in DType if t.is_float)
-# The dtypes that the letters of a rule, other than p and q, range over.
+# The dtypes that the letters of a rule, other than p, range over.
 DOMAINS: Mapping[Domain, tuple[DType, ...]] = {
     "index": (DType.INDEX,),
     "signed": (DType.INDEX, *(t for t in INTEGERS if t.is_signed)),
@@ -74,8 +74,8 @@ def _letter(name: str, dtype: DType = DType.INDEX) -> Handle:
     return Handle(Var(name, dtype))
 
 
-x, y, z, c, d, e = map(_letter, "xyzcde")
-p, q = _letter("p", DType.BOOL), _letter("q", DType.BOOL)
+x, y, c, d, e = map(_letter, "xycde")
+p = _letter("p", DType.BOOL)
 TRUE, FALSE = const(True, "bool"), const(False, "bool")
 
 

@@ -109,10 +109,15 @@ class Simplifier:
         return new
 
     def _let(self, expr: Let) -> Expr:
-        value = self(expr.value)
+        value, inner = self(expr.value), self
         if value in self._vectors:
-            self._vectors.add(expr.var)
-        return self._noted(expr, map_children(expr, self))  # type: ignore[arg-type]
+            inner = Simplifier(self.facts)
+            inner._vectors = self._vectors | {expr.var}
+        body = inner(expr.body)
+        if body in inner._vectors:
+            self._vectors |= {expr, body}
+        same = value is expr.value and body is expr.body
+        return self._noted(expr, expr if same else Let(expr.var, value, body))
 
     def _unary(self, expr: Unary) -> Expr:
         dtype = dtype_of(expr.a)

@@ -39,7 +39,7 @@ def letters(rule: Rule) -> list[str]:
 def typed(part: Expr, rule: Rule, dtype: DType) -> Expr:
     """A part of a rule with variables of `dtype` for its letters."""
     names = letters(rule)
-    variables = {n: Var(n, DType.BOOL if n in "pq" else dtype) for n in names}
+    variables = {n: Var(n, DType.BOOL if n == "p" else dtype) for n in names}
     return instance(part, variables, dtype)
 
 
@@ -61,9 +61,7 @@ def test_rule_holds_of_values(rule: Rule):
         pattern, result, when = (
             typed(part, rule, dtype) for part in (rule.pattern, rule.result, rule.when)
         )
-        choices = [
-            (False, True) if name in "pq" else values_of(dtype, len(names)) for name in names
-        ]
+        choices = [(False, True) if name == "p" else values_of(dtype, len(names)) for name in names]
         applied = 0
         for point in itertools.product(*choices):
             values = dict(zip(names, point, strict=True))

@@ -204,7 +204,7 @@ def theory_of(rule, dtype):
 
 def formula(expr: Expr, theory):
     match expr:
-        case Var(name="p" | "q"):
+        case Var(name="p"):
             return z3.Bool(expr.name)
         case Var(name=name):
             return theory.letter(name)

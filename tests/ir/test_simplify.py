@@ -22,6 +22,7 @@ from tensorc.ir.nodes import (
     For,
     Func,
     If,
+    Let,
     Param,
     Ramp,
     Reduce,
@@ -32,7 +33,7 @@ from tensorc.ir.parse import parse
 from tensorc.ir.print import print_expr, print_func
 from tensorc.ir.simplify import simplify, simplify_func
 from tensorc.ir.types import dtype_of
-from tensorc.ir.walk import nodes, replace, seq, substitute
+from tensorc.ir.walk import leaves, nodes, replace, seq, substitute
 from tests.ir.expressions import (
     CONDITIONS,
     INDICES,
@@ -222,6 +223,13 @@ def test_vectors_keep_their_lanes():
     assert simplify(Binary("sub", ramp, ramp)) == Binary("sub", simple, simple)
     less = Binary("lt", ramp, Broadcast(Binary("mul", Var("i"), zero), 8))
     assert simplify(less) == Binary("lt", simple, Broadcast(zero, 8))
+    t = Var("t")
+    scalar = Let(t, Var("i"), Binary("sub", t, t))
+    vector = Let(t, ramp, Binary("sub", t, t))
+    assert simplify(Binary("add", scalar, one)) == Binary("add", Let(t, Var("i"), zero), one)
+    both = Binary("min", Broadcast(scalar, 8), vector)
+    expected = Binary("min", Broadcast(Let(t, Var("i"), zero), 8), Let(t, simple, vector.body))
+    assert simplify(both) == expected
 
 
 @settings(max_examples=400)
@@ -383,6 +391,19 @@ def f(A: Buffer["i32", N], B: Buffer["i32", N, "out"]):
             B[i] = A[i]
 """)
     )
+
+
+def test_a_loop_up_to_a_minimum_knows_both_bounds():
+    func = parse("""
+def f(A: Buffer["i32", N], B: Buffer["i32", N, "out"]):
+    for i0 in range(N // 16 + 1):
+        for i1 in range(max(0, 1 - i0 * 16), min(16, N - i0 * 16)):
+            if i1 < 16 and i0 * 16 + i1 < N and i0 * 16 + i1 >= 1:
+                B[i0 * 16 + i1] = A[(i0 * 16 + i1) // 16 * 16 + i1 % 16]
+""")
+    (_, leaf), *_ = leaves(simplify_func(func))
+    assert not list(nodes(simplify_func(func), If))
+    assert print_expr(leaf.value) == "A[i0 * 16 + i1]"
 
 
 def test_an_unchanged_function_is_the_same_object():
