@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import islpy as isl
 
+from tensorc.analysis import region
 from tensorc.analysis.affine import Model, model, operation_limit
 from tensorc.analysis.deps import Dependence, dependences
 from tensorc.analysis.effects import Statement, statements
@@ -208,10 +209,13 @@ def _compose(
     return placement.apply_range(outer).flat_range_product(own)
 
 
-# Theorem (recomputation). A stage that writes one temporary, used by nothing outside the target,
-# may run again in every iteration that needs it, into a buffer of that iteration's own, when at
-# all these times its operands hold the values they had: the dependences between the stage and
-# other statements through other buffers still go forward.
+# Theorem (recomputation). A stage that alone writes one temporary, used by nothing outside the
+# target, may run again in every iteration that needs it, into a buffer of that iteration's own,
+# when
+# * every element is written, in the same iteration of the shared loops, before it is read,
+# * whatever an instance of the stage reads of the buffer is computed in the same iterations as it,
+# * at all these times its operands hold the values they had: the dependences between the stage and
+#   other statements through other buffers still go forward.
 def recomputable(
     func: Func,
     motion: Motion,
@@ -229,13 +233,16 @@ def recomputable(
     inside = {*motion.stage, *_under(func, motion)}
     for stmt in statements(func):
         for access in stmt.accesses:
-            if stmt.name not in inside and access.buffer.name in buffers:
-                message = (
-                    f"cannot recompute: `{access.buffer.name}` is used outside of"
-                    f" `{motion.target[-1]}`"
-                )
+            other = access.writes and stmt.name not in motion.stage
+            if access.buffer.name in buffers and (other or stmt.name not in inside):
+                use = "written by others" if other else f"used outside of `{motion.target[-1]}`"
+                message = f"cannot recompute: `{access.buffer.name}` is {use}"
                 yield Violation("RGN004", Kind.ILLEGAL, message, (*marks, Mark(access.path)))
                 return
+    broken = list(_own_values(func, motion, next(iter(buffers)), marks))
+    yield from broken
+    if broken:
+        return
     yield from order_kept(
         func,
         times,
@@ -245,6 +252,37 @@ def recomputable(
         strict=False,
         skip=frozenset(buffers),
     )
+
+
+def _own_values(
+    func: Func, motion: Motion, buffer: str, marks: tuple[Mark, ...]
+) -> Iterator[Violation]:
+    """RGN001: the buffer of one iteration holds all that is read of it there."""
+    users = region.touches(statements(func), buffer)
+    early, exact = region.read_before_written(func, users, motion.shared)
+    message = f"cannot recompute: `{buffer}` holds values from elsewhere"
+    if early is not None and not early.is_empty():
+        if exact:
+            yield Violation("RGN001", Kind.ILLEGAL, message, marks)
+        else:
+            yield unsupported("UNS001", f"{message}, as far as can be told", marks[0].path)
+        return
+    placed = placements(func, motion)
+    for dependence in dependences(func, motion.stage):
+        reads = dependence.source_access.writes and dependence.sink_access.reads
+        if dependence.buffer != buffer or not reads:
+            continue
+        source, sink = placed[dependence.source.name], placed[dependence.sink.name]
+        with operation_limit():
+            flow = dependence.relation
+            for n in range(motion.shared):
+                flow = flow.equate(isl.dim_type.in_, n, isl.dim_type.out, n)
+            missing = flow.apply_range(sink).subtract(source)
+        if not missing.is_empty():
+            name = dependence.sink.name
+            message = f"cannot recompute: `{name}` reads elements of `{buffer}` that are not needed"
+            yield Violation("RGN001", Kind.ILLEGAL, f"{message} in the same iteration", marks)
+            return
 
 
 def self_contained(func: Func, names: Sequence[str], buffer: str, depth: int) -> bool:

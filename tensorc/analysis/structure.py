@@ -16,7 +16,7 @@ from tensorc.ir.arith import constant
 from tensorc.ir.interval import interval
 from tensorc.ir.linear import Linear, linear
 from tensorc.ir.nodes import Expr, For, Func, Load, Var
-from tensorc.ir.walk import nodes, variables
+from tensorc.ir.walk import nodes, variables, written
 
 MOST_ITERATIONS = 4096
 """Up to so many iterations a non-linear index is shown injective by trying them all."""
@@ -135,9 +135,9 @@ def _injective(kept: Sequence[tuple[Linear, int]], loop: For) -> bool:
 
 
 # Theorem (free band). Let every buffer that is written inside a band of loops, allocated outside
-# of it, either be touched there by nothing but reductions with one operator, or be separated by
-# every loop of the band. Then a dependence between different iterations of the band is a
-# reduction's own, and the band's loops may change places.
+# of it, either be touched there by nothing but reductions with one operator into one group of
+# buffers, or be separated by every loop of the band. Then a dependence between different iterations
+# of the band is a reduction's own, and the band's loops may change places.
 @lru_cache(maxsize=1024)
 def free_band(func: Func, loops: tuple[str, ...]) -> bool:
     """Do different iterations of a band certainly share nothing but a reduction's result?"""
@@ -149,7 +149,7 @@ def free_band(func: Func, loops: tuple[str, ...]) -> bool:
             for a in s.accesses
             if a.buffer.name == buffer and s.scope_depth(buffer) <= s.loop_names.index(loops[0])
         ]
-        kinds = {(a.kind, s.reduce_op) for s, a in shared}
+        kinds = {(a.kind, s.reduce_op, written(s.node)) for s, a in shared}
         reduction = len(kinds) == 1 and next(iter(kinds))[0] == "reduce"
         if shared and not reduction and not all(_separated(shared, x) for x in loops):
             return False

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
+
+import islpy as isl
 
 from tensorc.analysis import region
 from tensorc.analysis.affine import TooComplexError
 from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.legality import too_complex
+from tensorc.analysis.region import Touch
 from tensorc.analysis.violation import Mark, Violation, malformed
 from tensorc.errors import Kind
-from tensorc.ir.arith import add, ceildiv, choose, constant, index, less, mul, sub
+from tensorc.ir.arith import add, ceildiv, choose, constant, index, less, maximum, mul
 from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.linear import linear
 from tensorc.ir.nodes import Const, Expr, For, Func, Load, Reduce, Stmt, Store, Var
@@ -27,6 +30,8 @@ from tensorc.ir.walk import (
 )
 from tensorc.schedule.state import State, allocations, loops
 from tensorc.schedule.step import Step, check_loops, check_serial
+
+LARGEST_MULTIPLE = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,9 @@ class Pad(Step):
         that is not such a multiple yet (STR008); the multiple is a positive integer (ARG001)
         every statement inside either reduces, at an index without the loop, or writes temporaries
         of constant size (RGN004, STR004) at an index `loop + constant` in one dimension (STR007)
-        an added iteration reads no element that it has not written (RGN001)
+        no loop inside has bounds that read it (STR006)
+        an added iteration reads no element that it has not written (RGN001), and stores none that
+        the program uses (RGN002)
     """
 
     primitive: ClassVar[str] = "pad"
@@ -65,8 +72,8 @@ class Pad(Step):
 
     def check(self, state: State) -> Iterator[Violation]:
         missing = list(check_loops(state, self.loop))
-        if type(self.multiple) is not int or self.multiple < 1:
-            reason = f"the multiple {self.multiple!r} is no positive integer"
+        if type(self.multiple) is not int or not 1 <= self.multiple <= LARGEST_MULTIPLE:
+            reason = f"the multiple {self.multiple!r} is no integer from 1 to {LARGEST_MULTIPLE}"
             missing.append(malformed("ARG001", f"cannot pad `{self.loop}`: {reason}"))
         yield from missing
         if missing:
@@ -82,12 +89,18 @@ class Pad(Step):
             reason = f"it runs {found.constant_extent} times, a multiple of {self.multiple} already"
             broken.append(malformed("STR008", f"{message}: {reason}", found.path))
         if not broken:
-            broken += [v for s in _inside(state, self.loop) for v in self._statement(state, s)]
+            broken += [v for s in _inside(state.func, self.loop) for v in self._statement(state, s)]
         yield from broken
         if not broken:
-            yield from self._defined(state)
+            yield from self._elements(state)
 
     def _statement(self, state: State, stmt: Statement) -> Iterator[Violation]:
+        for inner in stmt.loops[stmt.loop_names.index(self.loop) + 1 :]:
+            if self.loop in variables(inner.begin) | variables(inner.end):
+                reason = f"the bounds of `{inner.var.name}` read it"
+                path = state.loop(inner.var.name).path
+                yield malformed("STR006", f"cannot pad `{self.loop}`: {reason}", path)
+                return
         used = frozenset[str]().union(*(variables(i) for i in stmt.node.indices))
         if isinstance(stmt.node, Reduce) and self.loop not in used:
             return
@@ -114,48 +127,70 @@ class Pad(Step):
         form = linear(stmt.node.indices[found[0]])
         return found[0] if dict(form.terms) == {Var(self.loop): 1} else None
 
-    def _defined(self, state: State) -> Iterator[Violation]:
-        """RGN001: within one iteration nothing written is read before it is written."""
-        inside = _inside(state, self.loop)
-        for buffer in dict.fromkeys(b.name for s in inside for b in written(s.node)):
-            users = [s for s in inside if any(b.name == buffer for b in written(s.node))]
-            if all(self._dimension(s) is None for s in users):
-                continue
+    def _elements(self, state: State) -> Iterator[Violation]:
+        """RGN001, RGN002: what the added iterations read is theirs, what they write nobody's."""
+        after = self.apply(state).func
+        for buffer in self._growing(state):
+            users = [s for s in statements(after) if _writes(s, buffer) and self._indexes(s)]
             depth = users[0].loop_names.index(self.loop) + 1
             mark = Mark(users[0].path)
+            message = f"cannot pad `{self.loop}`: an added iteration would"
             try:
-                early, _ = region.read_before_written(
-                    state.func, region.touches(inside, buffer), depth
-                )
+                inside = region.touches(_inside(after, self.loop), buffer)
+                early, _ = region.read_before_written(after, inside, depth)
+                if early is not None and not self._added(state, early, depth).is_empty():
+                    reason = f"{message} read elements of `{buffer}` that it has not set"
+                    yield Violation("RGN001", Kind.ILLEGAL, reason, (mark,))
+                stores = [t for t in inside if region.access(t).kind == "write"]
+                if stores and self._reused(state, after, buffer, stores, depth):
+                    reason = f"{message} overwrite elements of `{buffer}` that are used"
+                    yield Violation("RGN002", Kind.ILLEGAL, reason, (mark,))
             except TooComplexError:
                 yield too_complex(mark)
                 return
-            if early is not None and not early.is_empty():
-                reason = f"an added iteration would read elements of `{buffer}` that it has not set"
-                refused = f"cannot pad `{self.loop}`: {reason}"
-                yield Violation("RGN001", Kind.ILLEGAL, refused, (mark,))
+
+    def _added(self, state: State, elements: isl.Set, depth: int) -> isl.Set:
+        """The part of a set { [fixed loops, element] } that belongs to added iterations."""
+        end = constant(state.loop(self.loop).node.end)
+        assert end is not None
+        return elements.lower_bound_val(isl.dim_type.set, depth - 1, isl.Val(end))
+
+    def _reused(
+        self, state: State, after: Func, buffer: str, stores: list[Touch], depth: int
+    ) -> bool:
+        """Does the program so far touch an element that an added iteration stores?"""
+        written_now = self._added(state, region.touched(after, stores, depth)[0], depth)
+        elements = written_now.project_out(isl.dim_type.set, 0, depth)
+        before = region.touches(statements(state.func), buffer)
+        return not elements.intersect(region.touched(state.func, before, 0)[0]).is_empty()
+
+    def _indexes(self, stmt: Statement) -> bool:
+        return self.loop in stmt.loop_names and self._dimension(stmt) is not None
 
     def apply(self, state: State) -> State:
         found = state.loop(self.loop)
         old = found.node.end
         end = add(found.node.begin, _rounded(found.extent, self.multiple))
-        grown = constant(sub(end, old)) or 0
         func = state.func
-        for stmt in _inside(state, self.loop):
+        for stmt in _inside(state.func, self.loop):
             func = replace_at(func, stmt.path, self._guarded(stmt.node, old))
-        for buffer, dim in self._growing(state).items():
-            func = _grown(func, buffer, dim, grown)
+        for buffer, needed in self._growing(state).items():
+            func = _grown(func, buffer, {n: add(e, end) for n, e in needed.items()})
         loop = state.loop(self.loop)
         here = at(func, loop.path)
         assert isinstance(here, For)
         return state.with_func(replace_at(func, loop.path, replace(here, end=end)))
 
-    def _growing(self, state: State) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for stmt in _inside(state, self.loop):
+    def _growing(self, state: State) -> dict[str, dict[int, Expr]]:
+        """The buffers that are written at the loop, and by how much each dimension is ahead."""
+        found: dict[str, dict[int, Expr]] = {}
+        for stmt in _inside(state.func, self.loop):
             dim = self._dimension(stmt)
             if dim is not None:
-                found |= {b.name: dim for b in written(stmt.node)}
+                ahead = index(linear(stmt.node.indices[dim]).constant)
+                for buffer in written(stmt.node):
+                    dims = found.setdefault(buffer.name, {})
+                    dims[dim] = maximum(dims.get(dim, ahead), ahead)
         return found
 
     def _guarded(self, leaf: Store | Reduce, end: Expr) -> Stmt:
@@ -174,11 +209,16 @@ def _rounded(extent: Expr, multiple: int) -> Expr:
     return mul(ceildiv(extent, multiple), index(multiple))
 
 
-def _inside(state: State, loop: str) -> list[Statement]:
-    return [s for s in statements(state.func) if loop in s.loop_names]
+def _inside(func: Func, loop: str) -> list[Statement]:
+    return [s for s in statements(func) if loop in s.loop_names]
 
 
-def _grown(func: Func, buffer: str, dim: int, by: int) -> Func:
+def _writes(stmt: Statement, buffer: str) -> bool:
+    return any(b.name == buffer for b in written(stmt.node))
+
+
+def _grown(func: Func, buffer: str, needed: Mapping[int, Expr]) -> Func:
+    """`func` with dimensions of a buffer at least as large as needed."""
     old = allocations(func)[buffer][1].buffer
-    shape = tuple(add(e, index(by)) if n == dim else e for n, e in enumerate(old.shape))
+    shape = tuple(maximum(e, needed.get(n, e)) for n, e in enumerate(old.shape))
     return replace_buffer(func, buffer, replace(old, shape=shape))

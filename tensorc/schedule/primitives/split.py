@@ -43,7 +43,7 @@ class Split(Step):
 
     legal when:
         the loop exists (REF001, REF002) and is serial (STR003)
-        every factor is a positive integer, the tail is known (ARG001)
+        every factor is a positive integer, their product at most 2 ** 31, the tail known (ARG001)
         "shift": the extent is a constant, at least the product (STR004, ARG001), and the loop holds
         only stores that read nothing written in it (STR007)
         "pad": what `pad` asks
@@ -71,6 +71,10 @@ class Split(Step):
             if type(factor) is not int or not 1 <= factor <= LARGEST_FACTOR:
                 reason = f"the factor {factor!r} is no integer from 1 to {LARGEST_FACTOR}"
                 yield malformed("ARG001", f"cannot split `{self.loop}`: {reason}")
+                return
+        if math.prod(self.factors) > LARGEST_FACTOR:
+            reason = f"the product of the factors is over {LARGEST_FACTOR}"
+            yield malformed("ARG001", f"cannot split `{self.loop}`: {reason}")
         if not self.factors:
             yield malformed("ARG001", f"cannot split `{self.loop}`: there is no factor")
         if self.tail not in TAILS:
