@@ -29,6 +29,7 @@ from tensorc.ir.interp.arrays import STORAGE
 from tensorc.ir.nodes import Buffer, Func
 from tensorc.runtime import parallel
 from tensorc.runtime.array import aligned_bytes
+from tensorc.runtime.module import Module
 
 
 class Slot:
@@ -95,7 +96,7 @@ class CompiledTask:
         if self._scratch:
             workspace.require(self._shared, self._worker)
             arguments += [workspace.pointer, workspace.workers]
-        return _c_call(self._function, tuple(arguments), self.kernel.module.func.name)
+        return _c_call(self.kernel.module, self._function, tuple(arguments))
 
     def packed(self, parameter: str, constant: Array) -> Array:
         for name, module in self.kernel.packs:
@@ -106,11 +107,12 @@ class CompiledTask:
         return constant
 
 
-def _c_call(function: Callable[..., int], arguments: tuple[Any, ...], name: str) -> Bound:
+def _c_call(module: Module, function: Callable[..., int], arguments: tuple[Any, ...]) -> Bound:
     def bound() -> None:
         code = function(*arguments)
         if code:
-            raise InterpreterError(f"{name}: run-time check {code} failed")
+            # The module is named here so that its code lives as long as the call.
+            raise InterpreterError(f"{module.func.name}: run-time check {code} failed")
 
     return bound
 
