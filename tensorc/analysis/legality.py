@@ -81,7 +81,8 @@ def _instead_of_parallel(dependence: Dependence, loop: str) -> str | None:
         return f"rfactor `{loop}` first, then run the factored loop in parallel"
     outside = dependence.buffer in dict(dependence.source.scopes)
     if outside and dependence.kind != "flow":
-        return f"if each iteration writes `{dependence.buffer}` first, allocate it inside `{loop}`"
+        unless = f"where no value of `{dependence.buffer}` passes between iterations"
+        return f"{unless}, allocate it inside `{loop}`"
     return None
 
 
