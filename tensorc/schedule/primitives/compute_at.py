@@ -174,7 +174,7 @@ class ComputeAt(_Move):
         for j in range(8):
             P = alloc("f32", 1)
             for i in range(1):
-                P[i] = A[j + i] + 1.0
+                P[i] = A[i + j] + 1.0
             C[j] = P[0] * 2.0
 
     legal when:

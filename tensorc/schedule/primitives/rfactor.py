@@ -49,6 +49,7 @@ class Rfactor(Step):
         the loop is one of those that do not index the result (STR007)
         the extents of the kept loops do not read the nest's own loops (STR006)
         the schedule is not strict_float, or the operator does not round (FLT001)
+        which parts hold something can be written as a condition (UNS003)
     """
 
     primitive: ClassVar[str] = "rfactor"
