@@ -6,7 +6,7 @@ import difflib
 import itertools
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +53,49 @@ def nest(text: str) -> None:
         console.print(Syntax(text, "python", background_color="default"))
     else:
         typer.echo(text)
+
+
+@app.command()
+def run(
+    network: Annotated[str, typer.Argument(help="resnet50, mlp or attention")],
+    compare: Annotated[str, typer.Option(help="torch, or nothing")] = "",
+    threads: Annotated[int, typer.Option(help="worker threads; 0: all")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compile a network, run it, and show where the time went."""
+    from tensorc import config
+    from tensorc.cli.run import run_network
+
+    if compare not in ("", "torch"):
+        raise typer.BadParameter(f"cannot compare with {compare!r}; legal here: torch")
+    status = Console(stderr=True).status("") if console.is_terminal else None
+    say = status.update if status is not None else (lambda text: typer.echo(f"# {text}", err=True))
+    with refusals(), status or nullcontext():
+        found = run_network(network, compare == "torch", threads or config.num_threads, say)
+    if as_json:
+        emit(found.as_dict())
+        return
+    typer.echo(str(found.profile))
+    typer.echo("")
+    typer.echo(found.summary())
+
+
+@app.command()
+def bench(source: Source, trace: Trace = None, target: Target = "cpu", repeats: int = 30,
+          as_json: AsJson = False) -> None:  # fmt: skip
+    """Time a function as scheduled against its plain nest, in turns, on random data."""
+    from tensorc.cli.bench import bench_function
+
+    with refusals():
+        schedule, steps = prepared(source, trace, target)
+        found = bench_function(schedule, steps, repeats)
+    if as_json:
+        emit(found)
+        return
+    for name, row in found.items():
+        typer.echo(
+            f"{name:>9}: best {row['best'] * 1e6:10.1f} us, median {row['median'] * 1e6:10.1f} us"
+        )
 
 
 @app.command()
