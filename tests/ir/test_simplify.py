@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -122,6 +124,25 @@ def test_rounding_down_is_not_rounding_to_zero():
     a, b, c, e, f = (tc.const(v, "index") for v in (54, 97, 23, 245, 222))
     assert simplify(((a - b) * (c + e) // f).expr) == Const(-52, DType.INDEX)
     assert simplify(tc.truncdiv((a - b) * (c + e), f).expr) == Const(-51, DType.INDEX)
+
+
+@pytest.mark.parametrize("source", list(DType), ids=str)
+def test_casts_of_casts_keep_their_value(source):
+    a = Var("x", source)
+    limits = (-300, -1, 0, 1, 127, 128, 255, 256, 2049, 2**31, 2**53 + 1, 2**63 - 1)
+    values = [source.wrap(v) for v in limits]
+    if source.is_float:
+        values += [source.wrap(v) for v in (-0.0, 0.5, -1.5, np.inf, -np.inf, np.nan, 1e30)]
+    shorter = 0
+    for middle, target in itertools.product(DType, DType):
+        expr = Cast(target, Cast(middle, a))
+        simple = simplify(expr)
+        if simple == expr:
+            continue
+        shorter += 1
+        for value in values:
+            assert bits(evaluate(expr, {"x": value})) == bits(evaluate(simple, {"x": value}))
+    assert shorter >= len(DType), "some casts keep all values"
 
 
 # What it knows ------------------------------------------------------------------------------------
