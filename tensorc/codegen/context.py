@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from tensorc.codegen.passes.storage import Storage
 from tensorc.codegen.values import Value
 from tensorc.codegen.writer import Writer
-from tensorc.ir.nodes import Buffer, Expr, Load, Stmt
+from tensorc.ir.nodes import Buffer, Expr, Stmt
 from tensorc.target import Target
 
 
@@ -98,7 +98,7 @@ class Context:
         self.places: dict[str, Place] = {}
         self.depths: dict[str, int] = {}
         self.depth = 0
-        self.seen: frozenset[Load] = frozenset()
+        self.seen: frozenset[Expr] = frozenset()
         self.active: Expr | None = None
         self.units: dict[str, dict[int, str]] = {}
         self.atom_depths: dict[Expr, int] = {}

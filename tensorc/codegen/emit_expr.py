@@ -14,7 +14,7 @@ from tensorc.codegen import emit_checks, emit_index, emit_masks, emit_memory
 from tensorc.codegen.casts import cast
 from tensorc.codegen.context import Context
 from tensorc.codegen.emit_ops import binary, broadcast, select, unary
-from tensorc.codegen.passes.trees import lanes_here, loads_of
+from tensorc.codegen.passes.trees import lanes_here, reads_of
 from tensorc.codegen.values import Value, constant, is_literal, type_of
 from tensorc.dtype import DType
 from tensorc.ir import arith
@@ -96,7 +96,9 @@ def _less_frequent(c: Context, expr: Expr) -> Value:
         case Select(condition=condition, a=a, b=b):
             return _select(c, evaluate(c, condition), a, b)
         case MaskedLoad():
-            return emit_masks.masked_load(c, expr)
+            loaded = emit_masks.masked_load(c, expr)
+            c.seen |= {expr}
+            return loaded
         case Let(var=var, value=value, body=body):
             c.variables[var.name] = evaluate(c, value)
             return evaluate(c, body)
@@ -137,7 +139,7 @@ def _logic(c: Context, op: BinaryOp, a: Expr, b: Expr) -> Value:
         return first
     if first.text == neutral.text:
         return evaluate(c, b)
-    if first.lanes > 1 or loads_of(b) <= c.seen:
+    if first.lanes > 1 or reads_of(b) <= c.seen:
         second = evaluate(c, b)
         if second.text in (decided.text, neutral.text):
             return second if second.text == decided.text else first
@@ -150,7 +152,7 @@ def _select(c: Context, condition: Value, a: Expr, b: Expr) -> Value:
         return evaluate(c, a)
     if condition.text == constant(False, DType.BOOL, condition.lanes).text:
         return evaluate(c, b)
-    if condition.lanes > 1 or loads_of(a) | loads_of(b) <= c.seen:
+    if condition.lanes > 1 or reads_of(a) | reads_of(b) <= c.seen:
         return select(c, condition, evaluate(c, a), evaluate(c, b))
     then, otherwise, join = c.out.fresh("then"), c.out.fresh("else"), c.out.fresh("join")
     c.out.branch(condition.text, then, otherwise)

@@ -12,7 +12,7 @@ from tensorc.codegen.context import Context, Place
 from tensorc.codegen.emit_index import index_of, known_index, sum_of, total_of
 from tensorc.codegen.emit_ops import broadcast
 from tensorc.codegen.halves import narrowed, widened
-from tensorc.codegen.passes.flatten import extent_of, flat_index
+from tensorc.codegen.passes.flatten import flat_index
 from tensorc.codegen.passes.storage import ALIGNMENT
 from tensorc.codegen.passes.trees import lanes_here, leaves
 from tensorc.codegen.values import HALVES, Value, memory_type
@@ -71,7 +71,8 @@ def forget(c: Context, buffers: frozenset[str]) -> None:
 def allocate(c: Context, buffer: Buffer) -> None:
     """Give a temporary its place. Its contents are undefined, so nothing known of it is left."""
     slot = c.slots[buffer.name]
-    elements = arith.constant(extent_of(buffer))
+    size = arith.constant(slot.size)
+    elements = None if size is None else size // buffer.dtype.bytes
     if slot.unit:
         place = Place("", buffer.dtype.bytes, elements, slot.unit)
     elif slot.home == "stack":

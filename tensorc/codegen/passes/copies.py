@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tensorc.codegen.passes.trees import every
 from tensorc.ir.naming import first_free
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, Load, Node, Reduce, Stmt, Store, Var
-from tensorc.ir.walk import map_children, replace
+from tensorc.ir.walk import map_children, replace, substitute
 
 
 class Names:
@@ -38,6 +38,9 @@ class Names:
             elif isinstance(inner, Alloc):
                 name = inner.buffer.name
                 buffers[name] = replace(inner.buffer, name=self.fresh(name))
+        for name, buffer in buffers.items():
+            shape = tuple(substitute(extent, variables) for extent in buffer.shape)
+            buffers[name] = replace(buffer, shape=shape)
         copied = _renamed(stmt, variables, buffers, self)
         assert isinstance(copied, Stmt)
         return copied

@@ -29,7 +29,14 @@ from tensorc.codegen.passes.guards import (
     spans,
     split_guard,
 )
-from tensorc.codegen.passes.trees import has_choices, sizes_of, with_body
+from tensorc.codegen.passes.trees import (
+    find,
+    has_choices,
+    names_in,
+    sizes_of,
+    with_body,
+    with_values,
+)
 from tensorc.dtype import DType
 from tensorc.ir import arith
 from tensorc.ir.linear import linear
@@ -114,6 +121,8 @@ def with_value(stmt: Stmt, var: Var, value: Expr) -> Stmt:
             return linear(new).expr()  # type: ignore[arg-type]
         return new
 
+    if any(var.name in names_in(e) for a in find(stmt, Alloc) for e in a.buffer.shape):
+        return with_values(stmt, {var.name: value})
     result = visit(stmt)
     assert isinstance(result, Stmt)
     return result
@@ -205,11 +214,13 @@ class _Stage:
             pieces = self._pieces(loop, facts) if cuts else []
             if pieces:
                 made = self._versions if loop.kind == "parallel" else self._cut
-                return made(loop, pieces, facts, cuts - 1)
+                return made(loop, pieces, facts, cuts)
         return _unless_empty(loop, self.visit(loop.body, facts.inside(loop), cuts))
 
     def _body(self, loop: For, piece: _Piece, facts: Facts, cuts: int) -> Stmt:
-        """The body of a loop as it is in one piece."""
+        """The body of a loop as it is in one piece. Less is cut in the pieces at the ends, whose
+        iterations are few."""
+        cuts = max(0, cuts - (1 if piece.interior else 2))
         inside = facts.ranging(loop.var.name, piece.least, piece.limit)
         body = loop.body
         if piece.single():

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tensorc.codegen.passes.extents import bound
 from tensorc.codegen.passes.facts import Facts
 from tensorc.codegen.passes.flatten import extent_of
 from tensorc.codegen.passes.registers import unit_of
@@ -103,6 +104,7 @@ def _apart(a: Slot, b: Slot, facts: Facts) -> bool:
 @dataclass(slots=True)
 class _Temporary:
     buffer: Buffer
+    size: Expr
     unit: int
     parallel: bool
     loops: int
@@ -121,21 +123,23 @@ class _Lifetimes:
         self.found: dict[str, _Temporary] = {}
         self.position = 0
 
-    def visit(self, stmt: Stmt, loops: tuple[tuple[int, bool], ...]) -> None:
-        """`loops` are the position where each enclosing loop starts, and whether it is parallel."""
+    def visit(self, stmt: Stmt, loops: tuple[For, ...]) -> None:
+        """`loops` are those around the statement, outermost first."""
         match stmt:
             case Seq(body=body):
                 for part in body:
                     self.visit(part, loops)
             case If(body=body):
                 self.visit(body, loops)
-            case For(body=body, kind=kind):
-                self._loop(body, loops, kind == "parallel")
+            case For():
+                self._loop(stmt, loops)
             case Alloc(buffer=buffer, body=body):
-                parallel = any(flag for _, flag in loops)
+                parallel = any(loop.kind == "parallel" for loop in loops)
                 shared = any(loop.kind == "parallel" for loop in find(body, For))
                 unit = 0 if buffer.scope != "register" or shared else unit_of(stmt)
-                self.found[buffer.name] = _Temporary(buffer, unit, parallel, len(loops))
+                self.found[buffer.name] = _Temporary(
+                    buffer, _bytes(buffer, loops), unit, parallel, len(loops)
+                )
                 self.visit(body, loops)
             case Store() | MaskedStore():
                 for name in touched(stmt):
@@ -143,9 +147,9 @@ class _Lifetimes:
                         self.found[name].use(self.position, self.position)
                 self.position += 1
 
-    def _loop(self, body: Stmt, loops: tuple[tuple[int, bool], ...], parallel: bool) -> None:
+    def _loop(self, loop: For, loops: tuple[For, ...]) -> None:
         start = self.position
-        self.visit(body, (*loops, (start, parallel)))
+        self.visit(loop.body, (*loops, loop))
         for temporary in self.found.values():
             if temporary.loops <= len(loops) and temporary.last >= start:
                 temporary.use(start, self.position - 1)
@@ -171,7 +175,7 @@ def _on_stack(temporaries: list[_Temporary]) -> tuple[list[Slot], list[_Temporar
     """The small ones, registers first, and the others."""
     chosen, others, total = [], [], 0
     for t in sorted(temporaries, key=lambda t: t.buffer.scope != "register"):
-        size = arith.constant(_bytes(t.buffer))
+        size = arith.constant(t.size)
         if size is not None and total + size <= MAX_STACK:
             total += size
             chosen.append(_slot(t, "stack", arith.index(0)))
@@ -180,12 +184,14 @@ def _on_stack(temporaries: list[_Temporary]) -> tuple[list[Slot], list[_Temporar
     return chosen, others
 
 
-def _bytes(buffer: Buffer) -> Expr:
+def _bytes(buffer: Buffer, loops: tuple[For, ...]) -> Expr:
+    """The size of a buffer, at most, in any iteration of the loops around it."""
     if buffer.strides is not None:
         return arith.mul(extent_of(buffer), arith.index(buffer.dtype.bytes))
     total: Expr = arith.index(buffer.dtype.bytes)
     for extent in buffer.shape:
-        total = arith.mul(extent if _is_plain(extent) else arith.maximum(extent, _NOTHING), total)
+        most = bound(extent, loops, upper=True)
+        total = arith.mul(most if _is_plain(most) else arith.maximum(most, _NOTHING), total)
     return total
 
 
@@ -196,7 +202,7 @@ def _is_plain(extent: Expr) -> bool:
 
 def _slot(t: _Temporary, home: Home, offset: Expr) -> Slot:
     unit = t.unit if home == "stack" else 0
-    return Slot(t.buffer.name, home, offset, _bytes(t.buffer), (t.first, t.last), unit)
+    return Slot(t.buffer.name, home, offset, t.size, (t.first, t.last), unit)
 
 
 def _aligned(size: Expr) -> Expr:
@@ -206,8 +212,8 @@ def _aligned(size: Expr) -> Expr:
 def _packed(temporaries: list[_Temporary], home: Home) -> tuple[list[Slot], Expr]:
     """Sizes that are known go largest first to the lowest offset that is free for their lifetime.
     A symbolic size shares only with an equal one."""
-    known = [t for t in temporaries if arith.constant(_bytes(t.buffer)) is not None]
-    known.sort(key=lambda t: -(arith.constant(_bytes(t.buffer)) or 0))
+    known = [t for t in temporaries if arith.constant(t.size) is not None]
+    known.sort(key=lambda t: -(arith.constant(t.size) or 0))
     slots: list[Slot] = []
     for t in known:
         slots.append(_slot(t, home, arith.index(_lowest(t, slots))))
@@ -216,7 +222,7 @@ def _packed(temporaries: list[_Temporary], home: Home) -> tuple[list[Slot], Expr
     for t in temporaries:
         if t in known:
             continue
-        size, made = _bytes(t.buffer), _slot(t, home, end)
+        size, made = t.size, _slot(t, home, end)
         for offset, other, members in groups:
             if other == size and not any(_meet(made.live, m.live) for m in members):
                 members.append(replace_slot(made, offset))
@@ -236,7 +242,7 @@ def _end(slot: Slot) -> int:
 
 
 def _lowest(t: _Temporary, slots: list[Slot]) -> int:
-    size = arith.constant(_bytes(t.buffer)) or 0
+    size = arith.constant(t.size) or 0
     busy = sorted(
         (arith.constant(slot.offset) or 0, _end(slot))
         for slot in slots

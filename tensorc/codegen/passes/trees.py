@@ -26,7 +26,7 @@ from tensorc.ir.nodes import (
     Var,
 )
 from tensorc.ir.types import lanes_of
-from tensorc.ir.walk import CHILDREN, Leaf, map_children, replace, seq, written
+from tensorc.ir.walk import CHILDREN, Leaf, map_children, replace, seq, substitute, written
 
 S = TypeVar("S", bound=Stmt)
 N = TypeVar("N", bound=Node)
@@ -100,7 +100,10 @@ def rebuilt(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
 
 def with_buffers(func: Func, new: Mapping[str, Buffer]) -> Func:
     """The function with other buffers for some names of temporaries."""
+    return replace(func, body=_with_buffers(func.body, new))
 
+
+def _with_buffers(stmt: Stmt, new: Mapping[str, Buffer]) -> Stmt:
     def visit(node: Node) -> Node:
         node = map_children(node, visit)
         match node:
@@ -108,9 +111,28 @@ def with_buffers(func: Func, new: Mapping[str, Buffer]) -> Func:
                 return Load(new[buffer.name], node.indices)
             case MaskedLoad() | Store() | MaskedStore() | Alloc() if node.buffer.name in new:
                 return replace(node, buffer=new[node.buffer.name])
+            case Reduce(buffers=buffers) if any(b.name in new for b in buffers):
+                return replace(node, buffers=tuple(new.get(b.name, b) for b in buffers))
         return node
 
-    return replace(func, body=visit(func.body))
+    result = visit(stmt)
+    assert isinstance(result, Stmt)
+    return result
+
+
+def with_values(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
+    """The statement with expressions in place of variables, in the shapes of temporaries too."""
+
+    def put(expr: Expr) -> Expr:
+        return expr if names_in(expr).isdisjoint(values) else substitute(expr, values)
+
+    shapes = {
+        alloc.buffer.name: replace(alloc.buffer, shape=tuple(map(put, alloc.buffer.shape)))
+        for alloc in find(stmt, Alloc)
+        if any(not names_in(extent).isdisjoint(values) for extent in alloc.buffer.shape)
+    }
+    stmt = substitute(stmt, values)
+    return _with_buffers(stmt, shapes) if shapes else stmt
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -129,6 +151,12 @@ def has_choices(stmt: Stmt) -> bool:
 @lru_cache(maxsize=_REMEMBERED)
 def loads_of(expr: Expr) -> frozenset[Load]:
     return frozenset(inside(expr, Load))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def reads_of(expr: Expr) -> frozenset[Expr]:
+    """What an expression reads from memory, masked loads included."""
+    return loads_of(expr) | frozenset(inside(expr, MaskedLoad))
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tensorc.codegen.passes.facts import Facts, not_negative
 from tensorc.codegen.passes.lanes import Lanes
-from tensorc.codegen.passes.trees import find, sizes_of, with_body
+from tensorc.codegen.passes.trees import find, names_in, sizes_of, with_body, with_values
 from tensorc.ir import arith
 from tensorc.ir.linear import linear
 from tensorc.ir.naming import first_free
@@ -76,10 +76,15 @@ class _Stage:
         extent = linear(arith.sub(loop.end, loop.begin))
         count = extent.constant
         if not extent.terms and count <= 1:
-            one = substitute(loop.body, {loop.var.name: loop.begin})
+            one = with_values(loop.body, {loop.var.name: loop.begin})
             return self.visit(one, facts) if count == 1 else Seq(())
         nested = any(inner.kind == "vectorize" for inner in find(loop.body, For))
-        if extent.terms or count > MAX_LANES or nested:
+        sized = any(
+            loop.var.name in names_in(extent)
+            for alloc in find(loop.body, Alloc)
+            for extent in alloc.buffer.shape
+        )
+        if extent.terms or count > MAX_LANES or nested or sized:
             serial = replace(loop, kind="serial")
             return replace(serial, body=self.visit(loop.body, facts.inside(serial)))
         lanes = Lanes(loop.var, loop.begin, count, self.readable)
@@ -194,7 +199,7 @@ class _Body:
         body: Stmt = stmt
         if guard.conditions:
             body = If(arith.all_of(*guard.conditions), body)
-        body = substitute(body, {lanes.var.name: arith.add(lanes.begin, lane)})
+        body = with_values(body, {lanes.var.name: arith.add(lanes.begin, lane)})
         return For(lane, arith.index(0), arith.index(lanes.count), rewrite(body, own_copy))
 
 
