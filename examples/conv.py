@@ -1,6 +1,6 @@
 """A 3 x 3 convolution with bias and ReLU, scheduled by the rules, compared with a plain NumPy one.
 
-python examples/conv.py
+Usage: python examples/conv.py
 """
 
 import functools

@@ -1,6 +1,6 @@
 """A kernel without Python: an object file and a header, called from a C program.
 
-python examples/embed.py [FOLDER]
+Usage: python examples/embed.py [FOLDER]
 """
 
 import shutil

@@ -1,6 +1,6 @@
 """A matrix product, from plain loops to packed tiles, compared with NumPy.
 
-python examples/matmul.py [SIZE]
+Usage: python examples/matmul.py [SIZE]
 """
 
 import sys

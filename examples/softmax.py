@@ -1,6 +1,6 @@
 """A softmax over rows: four stages that end up in one loop over the rows.
 
-python examples/softmax.py
+Usage: python examples/softmax.py
 """
 
 import numpy as np

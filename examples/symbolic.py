@@ -1,6 +1,6 @@
 """One kernel for every size: the extents are symbols, which a call reads off its arrays.
 
-python examples/symbolic.py
+Usage: python examples/symbolic.py
 """
 
 import numpy as np
