@@ -1,4 +1,4 @@
-"""What tests of schedules share: programs from text, and the checks that every schedule must pass."""
+"""What tests of schedules share: programs from text, and checks that all schedules must pass."""
 
 from __future__ import annotations
 
