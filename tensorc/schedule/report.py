@@ -15,7 +15,7 @@ from tensorc.ir.walk import at
 from tensorc.ir.writer import Layout
 from tensorc.schedule import primitives as p
 from tensorc.schedule.state import State, loops
-from tensorc.schedule.step import Step, legal
+from tensorc.schedule.step import Step, legal, listed
 from tensorc.schedule.trace import call
 
 MOST_ALTERNATIVES = 6
@@ -132,13 +132,12 @@ def _history(named: Sequence[str], states: Sequence[State], steps: Sequence[Step
     """Where the loops in question come from, and how many steps there were."""
     groups: dict[str, list[str]] = {}
     for name in named:
-        groups.setdefault(_origin(name, states, steps), []).append(f"`{name}`")
+        groups.setdefault(_origin(name, states, steps), []).append(name)
     many = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
     for number, (origin, names) in enumerate(groups.items(), 1):
-        joined = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
         verbs = ("is", "are") if origin.startswith("unchanged") else ("was", "were")
         count = f" ({many} so far)" if number == len(groups) else ""
-        yield f"{joined} {verbs[len(names) > 1]} {origin}{count}"
+        yield f"{listed(names)} {verbs[len(names) > 1]} {origin}{count}"
     if not groups:
         yield f"this is step {len(steps) + 1} of the schedule"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from tensorc.analysis import affine
@@ -155,6 +155,12 @@ def check_serial(state: State, *wanted: str) -> Iterator[Violation]:
                 loop.path,
                 advice=f"take this step before the one that made `{name}` {_KINDS[loop.node.kind]}",
             )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence: `i`, `j` and `k`."""
+    quoted = [f"`{name}`" for name in names]
+    return " and ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:])))
 
 
 def imperfect(outer: Loop, inner: Loop, refused: str) -> Violation:

@@ -28,7 +28,7 @@ from tensorc.schedule.place import (
 )
 from tensorc.schedule.rewrite import put, wrap_if
 from tensorc.schedule.state import State, buffers
-from tensorc.schedule.step import Step, check_loops, check_statements
+from tensorc.schedule.step import Step, check_loops, check_statements, listed
 
 _SMALLER = "split the loops and copy at an inner one, around a smaller tile"
 
@@ -97,7 +97,7 @@ class CacheWrite(Step):
         broken = list(check_scope(state, self._place(state), group))
         if len({b.shape for b in self._buffers(state)}) > 1:
             reason = "they are reduced together but differ in shape"
-            refused = f"cannot copy `{'` and `'.join(group)}`: {reason}"
+            refused = f"cannot copy {listed(group)}: {reason}"
             broken.append(malformed("STR007", refused, stmt.path))
         if not broken:
             broken = list(self._registers(state))
@@ -109,21 +109,23 @@ class CacheWrite(Step):
         if self.scope != "register":
             return
         place, bits = self._place(state), 0
-        refused = "cannot copy into registers"
-        for buffer in self._buffers(state):
+        group = self._buffers(state)
+        where = place.path if self.at is None else state.loop(self.at).path
+        refused = f"cannot copy {listed(b.name for b in group)} into registers"
+        for buffer in group:
             size = buffer.dtype.bits
             for extent in self._box(state).extents:
                 value = constant(extent)
                 if value is None:
-                    reason = f"the copy of `{buffer.name}` has no constant size"
-                    yield malformed("STR004", f"{refused}: {reason}", place.path, advice=_SMALLER)
+                    reason = f"the part of `{buffer.name}` has no constant size"
+                    yield malformed("STR004", f"{refused}: {reason}", where, advice=_SMALLER)
                     return
                 size *= value
             bits += size
         available = state.target.vector_registers * state.target.vector_bits
         if bits > available:
-            reason = f"the copies take {bits} bits, the vector registers hold {available}"
-            yield malformed("TGT001", f"{refused}: {reason}", place.path, advice=_SMALLER)
+            reason = f"that takes {bits} bits, the vector registers hold {available}"
+            yield malformed("TGT001", f"{refused}: {reason}", where, advice=_SMALLER)
         for loop in nodes(place_stmt(state.func, place), For):
             if loop.kind == "parallel":
                 path = state.loop(loop.var.name).path

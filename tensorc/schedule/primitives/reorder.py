@@ -16,7 +16,7 @@ from tensorc.ir.nodes import For
 from tensorc.ir.walk import variables
 from tensorc.schedule.rewrite import nest, put
 from tensorc.schedule.state import Loop, State, loops
-from tensorc.schedule.step import Step, check_loops, check_serial, imperfect
+from tensorc.schedule.step import Step, check_loops, check_serial, imperfect, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Reorder(Step):
 
     def _named(self, state: State) -> str:
         """The loops as they stand, for messages."""
-        return " and ".join(f"`{name}`" for name in loops(state.func) if name in self.order)
+        return listed(name for name in loops(state.func) if name in self.order)
 
     def _dependences(self, state: State) -> Iterator[Violation]:
         band = self._band(state)
