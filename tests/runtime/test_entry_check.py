@@ -358,6 +358,23 @@ def test_a_refusal_names_the_argument_what_came_and_what_is_needed(name, positio
     assert kernel == []
 
 
+def test_a_size_is_read_where_it_first_stands_alone():
+    kernel, call = bound(buffer("A", add(var("N"), index(1))), buffer("B", "N", "N"))
+    call(np.zeros(4, np.float32), np.zeros((3, 3), np.float32))
+    assert kernel[0][2:] == (3,)
+    with pytest.raises(ArgumentError) as caught:
+        call(np.zeros(4, np.float32), np.zeros((3, 5), np.float32))
+    assert str(caught.value) == (
+        "argument `B`: its shape is (3, 5), needed (3, 3) = (N, N), "
+        "where N = 3 (dimension 0 of `B`)"
+    )
+    with pytest.raises(ArgumentError) as caught:
+        call(np.zeros(3, np.float32), np.zeros((3, 3), np.float32))
+    assert str(caught.value) == (
+        "argument `A`: its shape is (3,), needed (4,) = (N + 1,), where N = 3 (dimension 0 of `B`)"
+    )
+
+
 def test_overlap_is_refused_and_names_both():
     kernel, call = bound(*MATMUL)
     memory = np.zeros(100, np.float32)
@@ -380,6 +397,45 @@ def test_interleaved_arrays_of_declared_strides_do_not_overlap():
     call(whole[:, :4], whole[:, 4:])
     with pytest.raises(ArgumentError, match="overlaps"):
         call(whole[:, 1:5], whole[:, 4:])
+
+
+def test_declared_strides_are_asked_for():
+    kernel, call = bound(buffer("A", 2, 3, strides=(5, 1)), buffer("C", "N", mode="out"))
+    memory, c = np.zeros((4, 5), np.float32), np.zeros(2, np.float32)
+    call(memory[:2, :3], c)
+    call(torch.from_numpy(memory)[2:, 2:], c)
+    with pytest.raises(ArgumentError) as caught:
+        call(memory[:2, :3].copy(), c)
+    assert caught.value.reason == (
+        "its strides are (12, 4) bytes, needed (20, 4); the program declares these strides"
+    )
+    for wrong in (memory[::2, :3], np.zeros((3, 2), np.float32).T, memory[:2, :4:2][:, [0, 1, 1]]):
+        with pytest.raises(ArgumentError, match="strides are"):
+            call(wrong, c)
+    assert len(kernel) == 2
+
+
+def test_strided_arrays_that_share_their_last_element_overlap():
+    strided = {"strides": (3,), "dtype": DType.F32}
+    memory = np.zeros(16, np.float32)
+    for a, c in [(buffer("A", 3, **strided), buffer("C", 3, mode="out")),
+                 (buffer("A", 3, **strided, mode="inout"), buffer("C", 3))]:  # fmt: skip
+        _, call = bound(a, c)
+        call(memory[0:7:3], memory[7:10])
+        with pytest.raises(ArgumentError, match="overlaps"):
+            call(memory[0:7:3], memory[6:9])
+        with pytest.raises(ArgumentError, match="overlaps"):
+            call(memory[2:9:3], memory[0:3])
+        call(memory[3:10:3], memory[0:3])
+
+
+def test_an_empty_array_overlaps_nothing_even_inside_another():
+    kernel, call = bound(buffer("A", "N"), buffer("C", "M", mode="out"))
+    memory = np.zeros(16, np.float32)
+    inside = np.ndarray((0,), np.float32, memory, 20)
+    call(inside, memory)
+    call(memory, inside)
+    assert kernel[0][0] == kernel[1][0] + 20 == kernel[1][1]
 
 
 def test_overlap_through_different_libraries_is_seen():
