@@ -99,7 +99,9 @@ def _ticks_per_second(target: Target) -> float:
     """The rate of the clock that profiled code reads; infinite where it has none."""
     if target.architecture not in CLOCKS:
         return float("inf")
-    read = ctypes.CFUNCTYPE(ctypes.c_int64)(_clock(target).address("tensorc_clock"))
+    read: Callable[[], int] = ctypes.CFUNCTYPE(ctypes.c_int64)(
+        _clock(target).address("tensorc_clock")
+    )
     ticks, start = read(), time.perf_counter()
     while (elapsed := time.perf_counter() - start) < _CALIBRATION_SECONDS:
         pass

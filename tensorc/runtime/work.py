@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tensorc.codegen.passes.trees import every, inside
 from tensorc.ir.interp.scalars import floordiv, floormod, truncdiv, truncmod
@@ -46,7 +46,7 @@ Counts: TypeAlias = Counter[str]
 # Iterations that are looked at one by one, because bounds or guards depend on them.
 LIMIT = 100_000
 
-_OPERATIONS = {
+_OPERATIONS: Mapping[str, Callable[[Any, Any], float]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -159,10 +159,12 @@ def _leaf_work(leaf: Leaf) -> Counts:
     counts: Counts = Counter()
     given = leaf.values if isinstance(leaf, Reduce) else (leaf.value,)
     for expr in given:
-        for operation in (*inside(expr, Binary), *inside(expr, Unary)):
+        operations: list[Binary | Unary] = [*inside(expr, Binary), *inside(expr, Unary)]
+        for operation in operations:
             if operation.op not in _NO_WORK and dtype_of(operation).is_float:
                 counts[_FLOPS] += lanes_of(operation)
-        for load in (*inside(expr, Load), *inside(expr, MaskedLoad)):
+        loads: list[Load | MaskedLoad] = [*inside(expr, Load), *inside(expr, MaskedLoad)]
+        for load in loads:
             counts[load.buffer.name] += lanes_of(load)
     for buffer in written(leaf):
         counts[buffer.name] += max(map(lanes_of, (*given, *leaf.indices)), default=1)
@@ -172,7 +174,7 @@ def _leaf_work(leaf: Leaf) -> Counts:
     return counts
 
 
-def _value(expr: Expr, values: Values, lane: int) -> int | float:
+def _value(expr: Expr, values: Values, lane: int) -> float:
     """One lane of an expression over sizes, scalars and loop variables."""
     match expr:
         case Const(value=value):
