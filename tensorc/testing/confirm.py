@@ -107,7 +107,7 @@ def _confirmed_layout(step: Step, state: State) -> str | None:
 
 
 def _damage(
-    step: Step, state: State, after: Func, arguments: Mapping[str, Any], ordered: bool  # noqa: FBT001
+    step: Step, state: State, after: Func, arguments: Mapping[str, Any], ordered: bool
 ) -> str | None:
     expected: Result = reference(state.func, arguments)
     found = difference(expected, after, arguments)

@@ -11,9 +11,9 @@ import numpy as np
 
 from tensorc.dtype import DType
 from tensorc.errors import InterpreterError
+from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.interp import Result, from_storage, run
 from tensorc.ir.nodes import Buffer, Func, Reduce
-from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.walk import nodes
 
 

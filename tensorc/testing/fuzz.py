@@ -1,4 +1,4 @@
-"""Random schedules of random programs, each accepted step checked: `python -m tensorc.testing.fuzz`.
+"""Random schedules of random programs, all checked: `python -m tensorc.testing.fuzz`.
 
 Every accepted step must leave a well-formed program with the old meaning; every promise of a
 parallel or vectorized loop must hold in the access log; the steps, replayed, must give the same
@@ -13,22 +13,31 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from tensorc.errors import InterpreterError, Kind, VerifyError
+from tensorc.errors import Kind
 from tensorc.ir.interp import Result
 from tensorc.ir.nodes import Func
 from tensorc.ir.verify import verify
 from tensorc.schedule.state import State
-from tensorc.schedule.step import REGISTRY, Step, explain, questions
+from tensorc.schedule.step import Step, explain, questions
+from tensorc.schedule.trace import from_json, to_json
 from tensorc.testing import oracle
 from tensorc.testing.arrays import make_inputs, make_sizes
-from tensorc.testing.confirm import INTERNAL, confirmed, order_names
-from tensorc.testing.differential import difference, reference
+from tensorc.testing.confirm import INTERNAL, confirmed
+from tensorc.testing.differential import reference
 from tensorc.testing.draw import Seeded, Source
+from tensorc.testing.examine import (
+    FailedCheckError,
+    check_form,
+    check_meaning,
+    check_order,
+    check_promises,
+    examine,
+    shrink,
+)
 from tensorc.testing.programs import ProgramOptions, make_program
 from tensorc.testing.schedules import draw_step, start, text_of
 
@@ -62,7 +71,24 @@ class Fault:
     name: str
     kind: str
     message: str
-    text: str
+    func: Func
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return f"--- {self.name}: {self.kind}: {self.message}\n{text_of(self.func, self.steps)}"
+
+    def shrunk(self) -> Fault:
+        """The fault in a smaller pair, when it shows there, too."""
+        kind = self.kind
+
+        def fails(func: Func, steps: tuple[Step, ...]) -> bool:
+            found = examine(func, steps)
+            return found is not None and found.kind == kind
+
+        if not fails(self.func, self.steps):
+            return self
+        func, steps = shrink(self.func, self.steps, fails)
+        return Fault(self.name, kind, str(examine(func, steps)), func, steps)
 
 
 @dataclass(slots=True)
@@ -105,14 +131,6 @@ def _share(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 
-class Failure(Exception):
-    """A check of a pair that failed, with its kind."""
-
-    def __init__(self, kind: str, message: str):
-        self.kind, self.message = kind, message
-        super().__init__(message)
-
-
 @dataclass(slots=True)
 class Pair:
     """A program with its reference results, and the schedule so far."""
@@ -133,16 +151,13 @@ def run_pair(name: str, options: FuzzOptions, totals: Totals) -> None:
     try:
         _start(source, pair, totals)
         _schedule(source, pair, options, totals, affine=not data)
-    except Failure as failure:
-        totals.faults.append(
-            Fault(name, failure.kind, failure.message, text_of(func, pair.steps))
-        )
+    except FailedCheckError as failure:
+        fault = Fault(name, failure.kind, failure.message, func, tuple(pair.steps))
+        totals.faults.append(fault)
     except INTERNAL as error:
-        where = traceback.format_exc(limit=-4)
-        totals.faults.append(
-            Fault(name, "internal error", f"{type(error).__name__}: {error}\n{where}",
-                  text_of(func, pair.steps))
-        )  # fmt: skip
+        message = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}"
+        fault = Fault(name, "internal error", message, func, tuple(pair.steps))
+        totals.faults.append(fault)
 
 
 def _start(source: Source, pair: Pair, totals: Totals) -> None:
@@ -175,8 +190,8 @@ def _schedule(
         _refused(source, step, state, violation, options, totals, affine=affine)
         pair.steps.pop()
     if not options.every:
-        _compare(source, pair, state)
-    _promises(pair, state)
+        check_meaning(state, pair.references, source.integer(0, 99))
+    check_promises(state, pair.references[0][0])
     _replay(pair, state)
 
 
@@ -186,63 +201,20 @@ def _accepted(
     after = step.apply(state)
     totals.counts["accepted"] += 1
     totals.accepted[step.primitive] += 1
-    try:
-        verify(after.func)
-    except VerifyError as error:
-        raise Failure("ill-formed program", str(error)) from error
+    check_form(after)
     if options.every:
-        _compare(source, pair, after)
+        check_meaning(after, pair.references, source.integer(0, 99))
     if source.chance(options.order):
-        _brute_force(pair, step, state, after)
+        check_order(step, state, after, pair.references[0][0])
     return after
 
 
-def _compare(source: Source, pair: Pair, after: State) -> None:
-    for arguments, expected in pair.references:
-        if after.packs:
-            arguments = packed(arguments, after)
-        order = source.integer(0, 99)
-        found = difference(expected, after.func, arguments, order=order)
-        if found is not None:
-            kind = "bad access" if isinstance(found, InterpreterError) else "wrong result"
-            raise Failure(kind, str(found))
-
-
-def packed(arguments: Mapping[str, Any], state: State) -> dict[str, Any]:
-    """The arguments with constant parameters in the layout that the state wants."""
-    from tensorc.ir.interp import run
-
-    changed = dict(arguments)
-    for name, func in state.packs:
-        changed[name] = run(func, {"source": changed[name]}).outputs["packed"]
-    return changed
-
-
-def _brute_force(pair: Pair, step: Step, state: State, after: State) -> None:
-    names = order_names(step, state)
-    if names is None or state.packs:
-        return
-    bad = oracle.reordered(state.func, after.func, pair.references[0][0], names)
-    if isinstance(bad, oracle.Conflict):
-        raise Failure("reversed pair", f"{oracle.shown(bad.first)}, {oracle.shown(bad.second)}")
-
-
-def _promises(pair: Pair, state: State) -> None:
-    arguments = pair.references[0][0]
-    if state.packs:
-        arguments = packed(arguments, state)
-    if oracle.has_promises(state.func):
-        bad = oracle.races(state.func, oracle.log_of(state.func, arguments))
-        if bad is not None:
-            raise Failure("broken promise", bad)
-
-
 def _replay(pair: Pair, state: State) -> None:
-    again = start(pair.func)
-    for step in pair.steps:
+    again, steps = start(pair.func), from_json(to_json(pair.steps))
+    for step in steps:
         again = step.apply(again)
     if again.func != state.func:
-        raise Failure("replay differs", "the same steps gave another program")
+        raise FailedCheckError("replay differs", "the same steps gave another program")
 
 
 def _refused(
@@ -294,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began, totals, shown = time.monotonic(), Totals(), 0
     for totals in fuzz(given.count, given.seed, options, first=given.first):
         for fault in totals.faults[shown:]:
-            sys.stderr.write(f"\n--- {fault.name}: {fault.kind}: {fault.message}\n{fault.text}\n")
+            sys.stderr.write(f"\n{fault.shrunk()}\n")
         shown = len(totals.faults)
         if given.stop and shown:
             break

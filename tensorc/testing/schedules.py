@@ -126,7 +126,7 @@ def random_step(source: Source, primitive: type[Step], state: State) -> Step:
 
 def _field(source: Source, primitive: type[Step], name: str, state: State) -> Any:
     if name == "layout" and primitive.primitive == "transform_layout":
-        return _layout(source, state)
+        return _layout(source)
     return _FIELDS[name](source, state)
 
 
@@ -165,12 +165,12 @@ def _some_loops(source: Source, state: State) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(names))
 
 
-def _factors(source: Source, state: State) -> tuple[int, ...]:
+def _factors(source: Source, _: State) -> tuple[int, ...]:
     count = source.integer(1, 2)
-    return tuple(source.pick((2, 3, 4, 5, 1, 7, 8, 16, 0)) for _ in range(count))
+    return tuple(source.pick((2, 3, 4, 5, 1, 7, 8, 16, 0)) for _n in range(count))
 
 
-def _layout(source: Source, state: State) -> tuple[Expr, ...]:
+def _layout(source: Source) -> tuple[Expr, ...]:
     """A position for the elements of a buffer of rank up to 2: often, not always, a bijection."""
     rank = source.integer(1, 2)
     dims: list[Expr] = [Var(f"d{n}") for n in range(rank)]
@@ -187,7 +187,7 @@ def _layout(source: Source, state: State) -> tuple[Expr, ...]:
     return (*dims[:-1], floordiv(dims[-1], block), floormod(dims[-1], block))
 
 
-def _scope(source: Source, state: State) -> str:
+def _scope(source: Source, _: State) -> str:
     return source.pick(("global", "local", "register", "shared", "nowhere"))
 
 

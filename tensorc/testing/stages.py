@@ -45,6 +45,10 @@ STAGES = (
 )  # fmt: skip
 
 
+CHANGES = ("update", "accumulate", "partial")
+"""Stages that make no buffer of their own."""
+
+
 @dataclass(slots=True)
 class Maker:
     """Makes one program. Every draw lists the simplest option first."""
@@ -193,14 +197,7 @@ class Maker:
     # Forms of stages
 
     def _stage(self, *, last: bool) -> Stmt:
-        form = self.source.pick(STAGES)
-        if form == "again" and self.outer:
-            form = "pointwise"
-        if form in ("update", "accumulate", "partial") and not self.writable:
-            form = "reduce"
-        if last and not any(p.mode in ("out", "inout") for p in self.params):
-            form = form if form in ("pointwise", "reduce", "pair", "local", "several") else "reduce"
-        match form:
+        match self._form(last=last):
             case "reduce":
                 return self._reduce(last=last)
             case "update" | "partial":
@@ -216,6 +213,15 @@ class Maker:
             case "again":
                 return self._again(last=last)
         return self._pointwise(last=last)
+
+    def _form(self, *, last: bool) -> str:
+        form = self.source.pick(STAGES)
+        if form == "again" and self.outer:
+            return "pointwise"
+        if form in CHANGES and not self.writable:
+            return "reduce"
+        silent = not any(p.mode in ("out", "inout") for p in self.params)
+        return "reduce" if last and silent and form in (*CHANGES, "again") else form
 
     def _pointwise(self, *, last: bool) -> Stmt:
         """A whole new buffer, or a part of one, each element from earlier ones."""
