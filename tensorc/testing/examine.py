@@ -67,7 +67,7 @@ def check_form(state: State) -> None:
 def check_meaning(
     state: State, references: Iterable[tuple[Mapping[str, Any], Any]], order: int
 ) -> None:
-    """The program gives the reference results, its parallel loops permuted. Raises FailedCheckError."""
+    """The program gives the reference results, parallel loops permuted. Raises FailedCheckError."""
     for arguments, expected in references:
         found = difference(expected, state.func, packed(arguments, state), order=order)
         if found is not None:
@@ -76,7 +76,7 @@ def check_meaning(
 
 
 def check_promises(state: State, arguments: Mapping[str, Any]) -> None:
-    """No two iterations of a parallel or vectorized loop meet in the log. Raises FailedCheckError."""
+    """No two iterations of a parallel or vectorized loop meet. Raises FailedCheckError."""
     if oracle.has_promises(state.func):
         log = oracle.log_of(state.func, packed(arguments, state))
         bad = oracle.races(state.func, log)

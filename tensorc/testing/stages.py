@@ -197,7 +197,8 @@ class Maker:
     # Forms of stages
 
     def _stage(self, *, last: bool) -> Stmt:
-        match self._form(last=last):
+        form = self._form(last=last)
+        match form:
             case "reduce":
                 return self._reduce(last=last)
             case "update" | "partial":
