@@ -68,12 +68,13 @@ def covered(
                 missing = relation.subtract(earlier.reverse().apply_range(written))
             if certain and missing.is_empty():
                 continue
-            message = f"`{reader.name}` reads elements of `{buffer}` that `{writer.name}` has not"
+            refused = f"cannot inline `{writer.name}`"
+            message = f"{refused}: `{reader.name}` reads elements of `{buffer}` that it has not"
             if not (exact and certain):
-                text = f"{message} certainly written: an access is not affine"
+                text = f"{message} certainly written, since an index is not affine"
                 yield Violation("UNS001", Kind.UNSUPPORTED, text, (mark,))
             else:
-                what = f"before `{writer.name}` wrote what it reads in the same iteration"
+                what = f"an element that `{writer.name}` has not written in the same iteration"
                 witness = _point_witness(func, reader, missing.domain(), what)
                 yield Violation("RGN001", Kind.ILLEGAL, f"{message} written", (mark,), witness)
             return
@@ -88,7 +89,8 @@ def _point_witness(func: Func, stmt: Statement, points: isl.Set, what: str) -> W
     found, values, _ = smallest_point(pairs)
     sizes = tuple((name, found[order[p]]) for name, p in program.symbols.items())
     vector = tuple(zip(stmt.loop_names, values, strict=True))
-    text = f"witness: `{stmt.name}`{vector_text(vector)} runs {what}"
+    given = f" ({', '.join(f'{n}={v}' for n, v in sizes)})" if sizes else ""
+    text = f"witness{given}: `{stmt.name}` {vector_text(vector)} reads {what}"
     return Witness(sizes, (stmt.name, vector), (stmt.name, vector), (stmt.name, ()), text)
 
 
@@ -120,7 +122,8 @@ def operands_unchanged(
                     early = between.intersect(times[0].lex_lt_map(times[1]))
                     bad = dependence.relation.intersect_range(early.domain())
                 if not bad.is_empty():
-                    message = f"`{dependence.buffer}` is overwritten before `{reader.name}` runs"
+                    reason = f"`{dependence.buffer}` is overwritten before `{reader.name}` runs"
+                    message = f"cannot inline `{writer.name}`: {reason}"
                     found = replace(dependence, exact=dependence.exact and exact)
                     yield refused(func, found, bad, "RGN002", message, (mark,))
                     return

@@ -295,7 +295,8 @@ def refused(
     marks: tuple[Mark, ...],
 ) -> Violation:
     """The refusal that the part `bad` of a dependence gives."""
-    after = f"at its new place the {_ENDS[dependence.source_access.kind]} comes second"
+    ends = (_ENDS[dependence.source_access.kind], _ENDS[dependence.sink_access.kind])
+    after = f"at its new place the {ends[0]} comes behind the {ends[1]}"
     return _violation(func, dependence, bad, code, message, after, marks, None)
 
 

@@ -95,8 +95,9 @@ def undecided(func: Func, motion: Motion, mark: Mark) -> Iterator[Violation]:
     """UNS001: the flow of values has to be known exactly before a place can be found."""
     for dependence in flows(func, motion):
         if not dependence.exact:
-            reason = f"undecided: the flow through `{dependence.buffer}` is not affine"
-            yield unsupported("UNS001", reason, mark.path)
+            reason = f"cannot tell how values flow through `{dependence.buffer}`"
+            text = f"{reason}: an index or bound is not affine"
+            yield unsupported("UNS001", text, mark.path)
             return
 
 
@@ -105,17 +106,17 @@ def lost(
 ) -> Iterator[Violation]:
     """Violations of the placement theorem: instances without a prefix."""
     program = model(func)
-    side = "needs" if motion.producer else "computes a value for"
     target = motion.target[-1]
     for stmt in statements(func):
         if stmt.name not in motion.stage:
             continue
-        message = f"cannot move `{stmt.name}` to `{target}`: no iteration {side} some instance"
+        what = "no iteration needs" if motion.producer else "no iteration computes what is read by"
+        message = f"cannot move `{stmt.name}` to `{target}`: {what} some of its instances"
         missing = program.domain(stmt).set
         if stmt.name in placed:
             missing = missing.subtract(placed[stmt.name].domain())
         if not missing.is_empty():
-            witness = _lost_witness(program, stmt, missing, side, target)
+            witness = _lost_witness(program, stmt, missing, motion)
             exact = program.domain(stmt).exact
             kind = Kind.ILLEGAL if exact else Kind.UNSUPPORTED
             code = "RGN003" if exact else "UNS001"
@@ -123,17 +124,16 @@ def lost(
             return
 
 
-def _lost_witness(
-    program: Model, stmt: Statement, missing: isl.Set, side: str, target: str
-) -> Witness:
+def _lost_witness(program: Model, stmt: Statement, missing: isl.Set, motion: Motion) -> Witness:
     pairs = isl.Map.from_domain(missing)
     order = {pairs.get_dim_name(isl.dim_type.param, n): n for n in range(len(program.symbols))}
     found, values, _ = smallest_point(pairs)
     sizes = tuple((name, found[order[p]]) for name, p in program.symbols.items())
     vector = tuple(zip(stmt.loop_names, values, strict=True))
     given = f" ({', '.join(f'{n}={v}' for n, v in sizes)})" if sizes else ""
-    who = f"`{stmt.name}`{vector_text(vector) if vector else ''}"
-    text = f"witness{given}: no iteration of `{target}` {side} {who}"
+    who = f"`{stmt.name}` {vector_text(vector)}" if vector else f"`{stmt.name}`"
+    does = f"needs {who}" if motion.producer else f"computes what {who} reads"
+    text = f"witness{given}: no iteration of `{motion.target[-1]}` {does}"
     return Witness(sizes, (stmt.name, vector), (stmt.name, vector), (stmt.name, ()), text)
 
 
@@ -226,9 +226,9 @@ def recomputable(
     """Violations of running the stage, which writes `buffers`, at all of its new times."""
     seen = sorted(set(buffers) & {p.name for p in func.params})
     if seen or len(buffers) > 1:
-        reason = f"`{seen[0]}` is a parameter" if seen else "the stage writes several buffers"
+        reason = f"`{seen[0]}` is an output" if seen else "the stage writes several buffers"
         where = (mark.path for mark in marks)
-        yield malformed("RGN004", f"cannot recompute: {reason}", *where)
+        yield malformed("RGN004", f"cannot recompute in `{motion.target[-1]}`: {reason}", *where)
         return
     inside = {*motion.stage, *_under(func, motion)}
     for stmt in statements(func):
@@ -236,7 +236,9 @@ def recomputable(
             other = access.writes and stmt.name not in motion.stage
             if access.buffer.name in buffers and (other or stmt.name not in inside):
                 use = "written by others" if other else f"used outside of `{motion.target[-1]}`"
-                message = f"cannot recompute: `{access.buffer.name}` is {use}"
+                message = (
+                    f"cannot recompute in `{motion.target[-1]}`: `{access.buffer.name}` is {use}"
+                )
                 yield Violation("RGN004", Kind.ILLEGAL, message, (*marks, Mark(access.path)))
                 return
     broken = list(_own_values(func, motion, next(iter(buffers)), marks))
@@ -247,7 +249,7 @@ def recomputable(
         func,
         times,
         "DEP006",
-        "cannot recompute: `{buffer}` would hold another value",
+        f"cannot recompute in `{motion.target[-1]}`: `{{buffer}}` would hold another value",
         marks,
         strict=False,
         skip=frozenset(buffers),
@@ -260,7 +262,7 @@ def _own_values(
     """RGN001: the buffer of one iteration holds all that is read of it there."""
     users = region.touches(statements(func), buffer)
     early, exact = region.read_before_written(func, users, motion.shared)
-    message = f"cannot recompute: `{buffer}` holds values from elsewhere"
+    message = f"cannot recompute in `{motion.target[-1]}`: `{buffer}` holds values from elsewhere"
     if early is not None and not early.is_empty():
         if exact:
             yield Violation("RGN001", Kind.ILLEGAL, message, marks)
@@ -280,8 +282,9 @@ def _own_values(
             missing = flow.apply_range(sink).subtract(source)
         if not missing.is_empty():
             name = dependence.sink.name
-            message = f"cannot recompute: `{name}` reads elements of `{buffer}` that are not needed"
-            yield Violation("RGN001", Kind.ILLEGAL, f"{message} in the same iteration", marks)
+            refused = f"cannot recompute in `{motion.target[-1]}`"
+            reason = f"`{name}` reads elements of `{buffer}` that its iteration does not need"
+            yield Violation("RGN001", Kind.ILLEGAL, f"{refused}: {reason}", marks)
             return
 
 

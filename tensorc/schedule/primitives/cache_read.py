@@ -17,12 +17,19 @@ from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
 from tensorc.ir.arith import add, index, sub
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, Load, Node, Stmt, Store, Var
 from tensorc.ir.walk import nodes, rewrite, seq, substitute, variables
-from tensorc.schedule.place import Place, check_scope, copy_nest, find_place, place_stmt
+from tensorc.schedule.place import (
+    SCOPES,
+    Place,
+    check_around,
+    check_scope,
+    copy_nest,
+    find_place,
+    place_stmt,
+    unknown_scope,
+)
 from tensorc.schedule.rewrite import put, trips, wrap_if
 from tensorc.schedule.state import State, buffers
-from tensorc.schedule.step import Step, check_buffers, check_loops, check_statements
-
-SCOPES = ("global", "local", "register", "shared")
+from tensorc.schedule.step import Step, check_buffers, check_loops, check_statements, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ class CacheRead(Step):
         named = [*(() if self.at is None else (self.at,)), *(self.layout or ())]
         missing += check_loops(state, *named)
         if self.scope not in SCOPES:
-            missing.append(malformed("ARG001", f"there is no scope {self.scope!r}"))
+            missing.append(unknown_scope(self.scope))
         yield from missing
         if missing:
             return
@@ -91,17 +98,25 @@ class CacheRead(Step):
     def _structure(self, state: State) -> Iterator[Violation]:
         stmt = self._statement(state)
         if self.at is not None and self.at not in stmt.loop_names:
-            path = state.loop(self.at).path
-            yield malformed("STR002", f"`{self.at}` does not enclose `{stmt.name}`", path)
+            yield from check_around(state, self.at, stmt)
             return
         yield from check_scope(state, self._place(state), [self.buffer])
         own = [a for a in stmt.accesses if a.buffer.name == self.buffer]
         if not any(a.kind == "read" for a in own):
-            yield malformed("STR007", f"`{stmt.name}` does not read `{self.buffer}`", stmt.path)
+            read = listed(dict.fromkeys(a.buffer.name for a in stmt.accesses if a.kind == "read"))
+            reason = f"{self._refused()}: `{stmt.name}` does not read it"
+            advice = f"`{stmt.name}` reads {read or 'nothing'}"
+            yield malformed("STR007", reason, stmt.path, advice=advice)
         elif any(a.writes for a in own):
-            yield malformed("STR007", f"`{stmt.name}` also writes `{self.buffer}`", stmt.path)
+            reason = f"{self._refused()}: `{stmt.name}` writes it too"
+            yield malformed(
+                "STR007", reason, stmt.path, advice="cache_write copies what is written"
+            )
         elif self.layout is not None:
             yield from self._layout(state, stmt)
+
+    def _refused(self) -> str:
+        return f"cannot copy `{self.buffer}`"
 
     def _layout(self, state: State, stmt: Statement) -> Iterator[Violation]:
         assert self.layout is not None
@@ -110,24 +125,28 @@ class CacheRead(Step):
         for name in self.layout:
             loop = state.loop(name)
             if name not in inner:
-                reason = f"the layout's `{name}` is not between the copy and `{stmt.name}`"
-                yield malformed("STR002", reason, loop.path)
+                reason = f"the layout's loop `{name}` is not between the copy and `{stmt.name}`"
+                yield malformed("STR002", f"{self._refused()}: {reason}", loop.path)
             elif (variables(loop.node.begin) | variables(loop.node.end)) & inner:
-                reason = f"the bounds of the layout's `{name}` read a loop inside the copy"
-                yield malformed("STR006", reason, loop.path)
+                reason = f"the bounds of the layout's loop `{name}` read another one of the copy"
+                yield malformed("STR006", f"{self._refused()}: {reason}", loop.path)
         if len(set(self.layout)) != len(self.layout):
-            yield malformed("ARG001", "the layout names a loop twice")
-        reads = {a.indices for a in stmt.accesses if a.buffer.name == self.buffer}
+            yield malformed("ARG001", f"{self._refused()}: the layout names a loop twice")
+        own = [a for a in stmt.accesses if a.buffer.name == self.buffer]
+        reads = {a.indices for a in own}
         if len(reads) > 1:
-            reason = f"`{stmt.name}` reads `{self.buffer}` at different indices"
-            yield malformed("STR007", f"no layout: {reason}", stmt.path)
+            reason = f"a layout is for one access, `{stmt.name}` reads at several indices"
+            advice = "without a layout the copy is the box around all that is read"
+            paths = [a.path for a in own]
+            yield malformed("STR007", f"{self._refused()}: {reason}", *paths, advice=advice)
         if any(True for index_ in next(iter(reads)) for _ in nodes(index_, Load)):
-            reason = f"where `{stmt.name}` reads `{self.buffer}` depends on data"
-            yield unsupported("UNS001", f"no layout: {reason}", stmt.path)
+            reason = f"where `{stmt.name}` reads it depends on data"
+            yield unsupported("UNS001", f"{self._refused()}: {reason}", own[0].path)
         used = set().union(*(variables(e) for e in next(iter(reads))))
         for name in sorted((used & inner) - set(self.layout)):
-            reason = f"`{self.buffer}` is read at an index of `{name}`, which the layout leaves out"
-            yield malformed("STR007", reason, state.loop(name).path)
+            reason = f"it is read at an index of `{name}`, which the layout leaves out"
+            path = state.loop(name).path
+            yield malformed("STR007", f"{self._refused()}: {reason}", path, own[0].path)
 
     def _region(self, state: State) -> Iterator[Violation]:
         stmt, place = self._statement(state), self._place(state)
@@ -137,12 +156,13 @@ class CacheRead(Step):
             chosen = region.touches([stmt], self.buffer)
             exact = region.touched(state.func, chosen, place.depth)[1]
             if not exact and _may_be_undefined(state.func, self.buffer):
-                reason = f"what `{stmt.name}` reads of `{self.buffer}` is not affine"
-                yield unsupported("UNS001", f"undecided: {reason}", stmt.path)
+                reason = f"cannot tell what `{stmt.name}` reads of `{self.buffer}`"
+                where = (region.access(touch).path for touch in chosen)
+                yield unsupported("UNS001", f"{reason}: an index is not affine", *where)
             self._copy(state)
         except NotAffineError:
-            reason = f"what `{stmt.name}` reads of `{self.buffer}` has no guard that can be written"
-            yield unsupported("UNS003", reason, stmt.path)
+            reason = f"no guard can be written for what `{stmt.name}` reads"
+            yield unsupported("UNS003", f"{self._refused()}: {reason}", stmt.path)
         except TooComplexError:
             yield too_complex(mark)
 

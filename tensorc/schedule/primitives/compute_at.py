@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import islpy as isl
@@ -57,39 +57,44 @@ class _Move(Step):
         except TooComplexError:
             yield too_complex(mark)
         except NotAffineError:
-            reason = f"the region of `{stmt.name}` in `{self.loop}` has no form that can be written"
-            yield unsupported("UNS003", reason, stmt.path)
+            reason = "no loops can be written for what one iteration needs"
+            yield unsupported("UNS003", f"{self._refused()}: {reason}", stmt.path)
+
+    def _refused(self) -> str:
+        return f"cannot move `{self.statement}` to `{self.loop}`"
 
     def _structure(self, state: State, stmt: Statement) -> Iterator[Violation]:
         target = state.loop(self.loop)
         if self.loop in stmt.loop_names:
-            reason = f"`{self.statement}` is inside `{self.loop}` already"
-            yield malformed("STR002", f"cannot move: {reason}", target.path)
+            reason = "it is inside that loop already"
+            yield malformed("STR002", f"{self._refused()}: {reason}", target.path)
             return
         path = stage_of(state.func, stmt, target.path)
         if path is None:
-            reason = f"`{self.statement}` and `{self.loop}` do not stand in one sequence"
-            yield malformed("STR001", f"cannot move: {reason}", stmt.path, target.path)
+            reason = "they do not stand in one sequence"
+            yield malformed("STR001", f"{self._refused()}: {reason}", stmt.path, target.path)
             return
         kinds = [x.var.name for x in nodes(stmt_at(state.func, path), For)]
         yield from check_serial(state, *kinds)
         for outer in self._motion_of(state, path).target:
             if state.loop(outer).node.kind == "vectorize":
-                reason = f"`{outer}` is vectorized"
-                yield malformed("STR003", f"cannot move into it: {reason}", state.loop(outer).path)
+                path = state.loop(outer).path
+                reason = f"{self._refused()}: the loop `{outer}` is vectorized"
+                yield malformed("STR003", reason, path, advice="move first, then vectorize")
 
     def _motion(self, state: State, mark: Mark) -> Iterator[Violation]:
         stage = self._stage(state)
         if stage is None:
-            side = "reads from" if self.producer else "computes for"
-            reason = f"nothing in `{self.loop}` {side} `{self.statement}`"
-            yield malformed("STR007", f"cannot move: {reason}", mark.path)
+            what = "reads what it writes" if self.producer else "writes what it reads"
+            reason = f"{self._refused()}: nothing in that loop {what}"
+            yield malformed("STR007", reason, mark.path, state.loop(self.loop).path)
             return
         broken = list(undecided(state.func, stage.motion, mark))
         if not broken:
             placed = placements(state.func, stage.motion)
             broken = list(lost(state.func, stage.motion, mark, placed))
-        yield from broken
+        for violation in broken:
+            yield replace(violation, marks=(*violation.marks, Mark(stage.target)))
         if broken:
             return
         yield from self._order(state, stage, placed, mark)
@@ -99,11 +104,9 @@ class _Move(Step):
         self, state: State, stage: Stage, placed: Mapping[str, isl.Map], mark: Mark
     ) -> Iterator[Violation]:
         times = self._times(state, stage, placed)
-        message = (
-            f"cannot move `{self.statement}` to `{self.loop}`: `{{buffer}}` would be touched in"
-        )
         marks = (mark, Mark(stage.target))
-        text, strict = f"{message} the wrong order", state.strict_float
+        text = f"{self._refused()}: `{{buffer}}` would be touched in the wrong order"
+        strict = state.strict_float
         yield from order_kept(state.func, times, "DEP006", text, marks, strict=strict)
 
     def _times(

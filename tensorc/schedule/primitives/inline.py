@@ -62,7 +62,7 @@ class Inline(Step):
         if missing:
             return
         stmt = _statement(state, self.statement)
-        broken = list(_temporary(state, stmt, "inline"))
+        broken = list(_temporary(state, stmt))
         if not broken:
             broken = [v for r in self._readers(state, stmt) for v in _in_scope(state, stmt, r)]
         yield from broken
@@ -78,23 +78,23 @@ class Inline(Step):
         buffer, shared = written(stmt.node)[0].name, _shared(stmt, reader)
         try:
             if not flow.writes_once(state.func, stmt, shared):
-                reason = f"`{stmt.name}` stores an element several times before `{reader.name}`"
-                yield malformed("STR007", f"cannot inline: {reason}", stmt.path)
+                reason = f"it stores an element several times before `{reader.name}` reads it"
+                yield malformed("STR007", f"cannot inline `{stmt.name}`: {reason}", stmt.path)
                 return
             for load in nodes(reader.node, Load):
                 if load.buffer.name == buffer:
                     _value_at(state.func, stmt, load, shared)
         except (NotAffineError, TooComplexError):
-            reason = f"the loops of `{stmt.name}` are no function of the element it writes"
-            yield unsupported("UNS003", f"cannot inline: {reason}", stmt.path)
+            reason = "its loops cannot be written as functions of the element that it stores"
+            yield unsupported("UNS003", f"cannot inline `{stmt.name}`: {reason}", stmt.path)
             return
         yield from flow.covered(state.func, stmt, reader, buffer, shared, mark)
         yield from flow.operands_unchanged(state.func, stmt, reader, buffer, shared, mark)
         size = sum(1 for _ in nodes(stmt.node, Node))
         uses = sum(1 for x in nodes(reader.node, Load) if x.buffer.name == buffer)
         if size * uses > LARGEST_EXPRESSION:
-            reason = f"`{reader.name}` would have {size * uses} nodes, at most {LARGEST_EXPRESSION}"
-            yield malformed("TGT001", f"cannot inline: {reason}", reader.path)
+            reason = f"`{reader.name}` would grow to {size * uses} nodes, past {LARGEST_EXPRESSION}"
+            yield malformed("TGT001", f"cannot inline `{stmt.name}`: {reason}", reader.path)
 
     @staticmethod
     def _readers(state: State, stmt: Statement) -> list[Statement]:
@@ -129,21 +129,22 @@ def _statement(state: State, name: str) -> Statement:
     return found
 
 
-def _temporary(state: State, stmt: Statement, verb: str) -> Iterator[Violation]:
+def _temporary(state: State, stmt: Statement) -> Iterator[Violation]:
     """The statement is the one store to a temporary, which it does not read."""
+    refused = f"cannot inline `{stmt.name}`"
     if not isinstance(stmt.node, Store):
-        yield malformed("STR007", f"cannot {verb}: `{stmt.name}` is a reduction", stmt.path)
+        yield malformed("STR007", f"{refused}: it is a reduction", stmt.path)
         return
     buffer = stmt.node.buffer.name
     if buffer in {p.name for p in state.func.params}:
-        reason = f"`{buffer}` is a parameter, its values are seen from outside"
-        yield malformed("RGN004", f"cannot {verb}: {reason}", stmt.path)
-    writers = [s.name for s in statements(state.func) if _writes(s, buffer)]
-    if len(writers) > 1:
-        reason = f"`{buffer}` is also written by `{next(w for w in writers if w != stmt.name)}`"
-        yield malformed("STR007", f"cannot {verb}: {reason}", stmt.path)
+        reason = f"{refused}: `{buffer}` is an output, its values are seen from outside"
+        yield malformed("RGN004", reason, stmt.path)
+    others = [s for s in statements(state.func) if _writes(s, buffer) and s != stmt]
+    if others:
+        reason = f"{refused}: `{others[0].name}` writes `{buffer}` as well"
+        yield malformed("STR007", reason, stmt.path, others[0].path)
     if any(a.buffer.name == buffer and a.reads for a in stmt.accesses):
-        yield malformed("STR007", f"cannot {verb}: `{stmt.name}` reads `{buffer}`", stmt.path)
+        yield malformed("STR007", f"{refused}: it reads what it writes", stmt.path)
 
 
 def _writes(stmt: Statement, buffer: str) -> bool:
@@ -156,7 +157,9 @@ def _in_scope(state: State, stmt: Statement, reader: Statement) -> Iterator[Viol
         found = allocations(state.func).get(access.buffer.name)
         if found is not None and reader.path[: len(found[0])] != found[0]:
             reason = f"`{access.buffer.name}` does not exist where `{reader.name}` runs"
-            yield malformed("STR007", f"cannot inline: {reason}", stmt.path, reader.path)
+            yield malformed(
+                "STR007", f"cannot inline `{stmt.name}`: {reason}", stmt.path, reader.path
+            )
 
 
 def _shared(a: Statement, b: Statement) -> int:
@@ -245,7 +248,7 @@ class ReverseInline(Step):
         if isinstance(writer, Violation):
             yield writer
             return
-        broken = [*_temporary(state, writer, "inline"), *_scopes(state, stmt, writer)]
+        broken = [*_temporary(state, writer), *_scopes(state, stmt, writer)]
         yield from broken
         if not broken:
             try:
@@ -255,8 +258,9 @@ class ReverseInline(Step):
 
     def _writer(self, state: State, stmt: Statement) -> Statement | Violation:
         """The one writer of the one temporary that the statement reads."""
+        refused = f"cannot inline `{stmt.name}` into its producer"
         if not isinstance(stmt.node, Store):
-            return malformed("STR007", f"`{stmt.name}` is a reduction", stmt.path)
+            return malformed("STR007", f"{refused}: it is a reduction", stmt.path)
         own = allocations(state.func)
         reads = {a.buffer.name for a in stmt.accesses if a.kind == "read"}
         candidates = []
@@ -267,16 +271,18 @@ class ReverseInline(Step):
                 candidates.append((name, writers[0]))
         outputs = [n for n in sorted(reads) if n not in own and self._computed(state, n)]
         if not candidates and outputs:
-            reason = f"`{outputs[0]}` is a parameter, its values are seen from outside"
-            return malformed("RGN004", f"cannot inline `{stmt.name}`: {reason}", stmt.path)
+            reason = f"`{outputs[0]}` is an output, its values are seen from outside"
+            return malformed("RGN004", f"{refused}: {reason}", stmt.path)
         if len(candidates) != 1:
-            reason = f"`{stmt.name}` does not read one temporary with one writer, used nowhere else"
-            return malformed("STR007", f"cannot inline: {reason}", stmt.path)
+            number = "no temporary that is" if not candidates else "several temporaries that are"
+            reason = f"it reads {number} written by one statement and read by no other"
+            return malformed("STR007", f"{refused}: {reason}", stmt.path)
         buffer, writer = candidates[0]
         places = {a.indices for a in stmt.accesses if a.buffer.name == buffer}
         if len(places) > 1:
-            reason = f"`{stmt.name}` reads `{buffer}` at several elements"
-            return malformed("STR007", f"cannot inline: {reason}", stmt.path)
+            where = [a.path for a in stmt.accesses if a.buffer.name == buffer]
+            reason = f"it reads several elements of `{buffer}`"
+            return malformed("STR007", f"{refused}: {reason}", *where)
         return writer
 
     @staticmethod
@@ -290,18 +296,19 @@ class ReverseInline(Step):
         program = model(state.func)
         pairs, exact = flow.partners(state.func, writer, stmt, buffer, shared)
         if not exact:
-            reason = f"where `{stmt.name}` reads `{buffer}` is not affine"
-            yield unsupported("UNS001", f"undecided: {reason}", stmt.path)
+            reason = f"cannot tell which elements of `{buffer}` are read: an index is not affine"
+            yield unsupported("UNS001", reason, stmt.path)
             return
         if pairs is None:
-            reason = f"`{writer.name}` and `{stmt.name}` do not correspond one to one"
-            yield Violation("RGN003", Kind.ILLEGAL, f"cannot inline: {reason}", (mark,))
+            reason = f"their instances do not correspond one to one through `{buffer}`"
+            refused = f"cannot inline `{stmt.name}` into `{writer.name}`: {reason}"
+            yield Violation("RGN003", Kind.ILLEGAL, refused, (Mark(writer.path), mark))
             return
         try:
             flow.reader_loops(state.func, pairs, writer, stmt, shared)
         except NotAffineError:
-            reason = f"the loops of `{stmt.name}` are no function of those of `{writer.name}`"
-            yield unsupported("UNS003", f"cannot inline: {reason}", stmt.path)
+            reason = f"its loops cannot be written as functions of those of `{writer.name}`"
+            yield unsupported("UNS003", f"cannot inline `{stmt.name}`: {reason}", stmt.path)
             return
         first = time_map(program, writer, (*writer.time, 0))
         second = pairs.reverse().apply_range(time_map(program, writer, (*writer.time, 1)))
@@ -351,4 +358,6 @@ def _scopes(state: State, stmt: Statement, writer: Statement) -> Iterator[Violat
         found = allocations(state.func).get(access.buffer.name)
         if found is not None and writer.path[: len(found[0])] != found[0]:
             reason = f"`{access.buffer.name}` does not exist where `{writer.name}` runs"
-            yield malformed("STR007", f"cannot inline: {reason}", stmt.path, writer.path)
+            yield malformed(
+                "STR007", f"cannot inline `{stmt.name}`: {reason}", stmt.path, writer.path
+            )
