@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -117,6 +118,7 @@ class Module:
         self.func, self.target, self._options = func, target, options
         self._code = compiled(func, target, options)
         self._loaded: LoadedObject | None = None
+        self._loading = threading.Lock()
         self._entry = make_entry(self.signature, self._code.parallel)
         self._call: Call = self._first_call
 
@@ -194,10 +196,13 @@ class Module:
         Raises:
             TargetError: this machine cannot run the code; it names what is missing.
         """
-        if self._loaded is None:
-            check_runs_here(self.target)
-            hook = {HOOK: parallel.address()} if self._code.parallel else {}
-            self._loaded = load_object(self._code.object, hook)
+        # Threads that make the first call together must not load twice: what the loser loaded would
+        # be unloaded under its feet.
+        with self._loading:
+            if self._loaded is None:
+                check_runs_here(self.target)
+                hook = {HOOK: parallel.address()} if self._code.parallel else {}
+                self._loaded = load_object(self._code.object, hook)
         return self._loaded.address(self._code.symbol)
 
     # Inspection -------------------------------------------------------------------------------
@@ -235,6 +240,10 @@ class Module:
     def _header(self, names: Names) -> str:
         failures = [_failure_text(*check) for check in self._code.checks]
         return header(self.signature, names, self.target, failures)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A module travels as its program; the other process takes its code from the cache."""
+        return Module, (self.func, self.target, self._options)
 
     def __repr__(self) -> str:
         code = self._code

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from tensorc import config
+from tensorc.codegen.jit import load_object
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, TargetError, VerifyError
 from tensorc.ir.nodes import Buffer, Func, Param, Store, Var
 from tensorc.ir.parse import parse
 from tensorc.ir.print import print_func
+from tensorc.runtime import module
 from tensorc.runtime.array import empty
 from tensorc.runtime.module import RuntimeCheckError, Workspaces, build
 from tensorc.target import Target
@@ -248,6 +250,33 @@ def test_calls_from_many_threads_have_scratch_of_their_own(rows, threads):
     assert wrong == []
 
 
+def test_threads_that_make_the_first_call_together_load_once(monkeypatch):
+    loads = []
+
+    def slowly(*arguments):
+        loads.append(arguments)
+        time.sleep(0.05)
+        return load_object(*arguments)
+
+    monkeypatch.setattr(module, "load_object", slowly)
+    fresh = build(programs.IN_PLACE)
+    arrays = [np.zeros(3, np.int32) for _ in range(6)]
+    workers = [threading.Thread(target=fresh, args=(x, 4)) for x in arrays]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(loads) == 1
+    assert all(x.tolist() == [4, 4, 4] for x in arrays)
+
+
+def test_a_module_travels_as_its_program(rows):
+    again = pickle.loads(pickle.dumps(rows))
+    a = random(3, 4)
+    np.testing.assert_array_equal(again.run(a), rows.run(a))
+    assert (again.func, again.target) == (rows.func, rows.target)
+
+
 def test_the_interpreter_runs_during_a_call(matmul):
     a = np.zeros((500, 500), np.float32)
     c = np.zeros_like(a)
@@ -284,11 +313,11 @@ class Scheduled:
 
 
 def test_build_takes_whatever_has_a_function_and_a_target():
-    module = build(Scheduled(programs.IN_PLACE, Target.parse("cpu:x86-64-v2")))
-    assert module.target.cpu == "x86-64-v2"
+    built = build(Scheduled(programs.IN_PLACE, Target.parse("cpu:x86-64-v2")))
+    assert built.target.cpu == "x86-64-v2"
     assert build(Scheduled(programs.IN_PLACE, "cpu:x86-64-v2"), "cpu").target == Target.parse("cpu")
     assert build(programs.IN_PLACE).target == Target.parse("cpu")
-    assert module.func is programs.IN_PLACE
+    assert built.func is programs.IN_PLACE
 
 
 @pytest.mark.parametrize("what", [None, "text", 3, object(), Scheduled("no function", "cpu")])
@@ -310,10 +339,10 @@ def test_build_refuses_a_broken_program_and_a_target_that_is_none():
 
 @pytest.mark.parametrize("name", ["main", "asm", "int", "exp", "free", "a.b", "1234", "é", "x y"])
 def test_f10_a_function_of_any_name_can_be_called(name):
-    module = build(programs.IN_PLACE, name=name)
-    assert module.func.name == module.signature.name == name
+    built = build(programs.IN_PLACE, name=name)
+    assert built.func.name == built.signature.name == name
     x = np.zeros(3, np.int32)
-    module(x, 1)
+    built(x, 1)
     assert x.tolist() == [1, 1, 1]
 
 
@@ -338,11 +367,11 @@ def test_j5_code_that_this_machine_cannot_run_is_refused_by_name():
     foreign = "cpu:generic;triple=aarch64-linux-gnu"
     if here.architecture == "aarch64":
         foreign = "cpu:x86-64-v2"
-    module = build(programs.IN_PLACE, foreign)
+    built = build(programs.IN_PLACE, foreign)
     with pytest.raises(TargetError, match=Target.parse(foreign).triple):
-        module(np.zeros(3, np.int32), 1)
+        built(np.zeros(3, np.int32), 1)
     with pytest.raises(TargetError):
-        _ = module.address
+        _ = built.address
     assert pickle.loads(pickle.dumps(TargetError("x"))).message == "x"
 
 
