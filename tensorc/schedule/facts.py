@@ -102,7 +102,7 @@ def facts(func: Func, target: Target) -> Facts:
         if stmt.name not in fills:
             inlinable = legal(Inline(stmt.name), start)
             stages.append(_stage(func, stmt, by_reduction.get(stmt.name), inlinable))
-    return Facts(func.name, tuple(stages), target, symbolic, frozenset(names(func)))
+    return Facts(func.name, tuple(stages), target, symbolic, names(func))
 
 
 def _fills(fill: Statement, reduction: Statement) -> bool:

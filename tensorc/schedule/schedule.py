@@ -124,7 +124,7 @@ class Schedule:
         before = self.state
         after = step.apply(before)
         retired = dict(before.retired)
-        for name in set(names(before.func)):
+        for name in names(before.func):
             if step.forward(before, name) is None:
                 retired[name] = Retired(len(self._steps) + 1, call(step))
         made = step.made(before)

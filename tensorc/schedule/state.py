@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -39,11 +39,11 @@ class State:
 
     @classmethod
     def start(cls, func: Func, target: Target, *, strict_float: bool = False) -> State:
-        return cls(func, target, strict_float, frozenset(names(func)))
+        return cls(func, target, strict_float, names(func))
 
     def with_func(self, func: Func) -> State:
         """The state after a step: the new nest, with the new names marked as used."""
-        return replace(self, func=func, used=self.used | frozenset(names(func)))
+        return replace(self, func=func, used=self.used | names(func))
 
     def fresh(self, wanted: str, taken: frozenset[str] = frozenset()) -> str:
         """`wanted`, or the first of wanted_2, wanted_3, ... that was never used."""
@@ -118,12 +118,9 @@ def allocations(func: Func) -> dict[str, tuple[Path, Alloc]]:
     }
 
 
-def names(func: Func) -> Iterator[str]:
+@lru_cache(maxsize=512)
+def names(func: Func) -> frozenset[str]:
     """Every name of a function: itself, parameters, sizes, loops, buffers, statements."""
-    yield func.name
-    for param in func.params:
-        yield param.name
-    yield from loops(func)
-    yield from buffers(func)
-    for stmt in statements(func):
-        yield stmt.name
+    parameters = (param.name for param in func.params)
+    written = (stmt.name for stmt in statements(func))
+    return frozenset({func.name, *parameters, *loops(func), *buffers(func), *written})
