@@ -8,7 +8,7 @@ from tensorc.codegen.emit_expr import evaluate
 from tensorc.codegen.emit_index import index_of
 from tensorc.codegen.emit_ops import broadcast
 from tensorc.codegen.passes.flatten import flat_index
-from tensorc.codegen.passes.trees import lanes_here
+from tensorc.codegen.passes.trees import find, lanes_here
 from tensorc.codegen.values import Value
 from tensorc.dtype import DType
 from tensorc.ir.nodes import Alloc, For, If, MaskedStore, Seq, Stmt, Store
@@ -68,7 +68,10 @@ def _loop(c: Context, loop: For) -> None:
         c.checks.statement, c.checks.buffer = name, ""
     begin, end = index_of(c, loop.begin), index_of(c, loop.end)
     if _unrolled(loop, begin, end):
+        outer = any(inner.kind == "unroll" for inner in find(loop.body, For))
         for iteration in range(int(begin), int(end)):
+            if outer:
+                c.out.forget_loads()
             c.variables[name] = iteration
             execute(c, loop.body)
     elif loop.kind == "parallel" and not c.inside_parallel:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tensorc.codegen.passes.flatten import flatten
+from tensorc.codegen.passes.halving import halving
 from tensorc.codegen.passes.partition import partition
 from tensorc.codegen.passes.reductions import reductions
 from tensorc.codegen.passes.registers import registers
@@ -27,7 +29,8 @@ class Options:
     Attributes:
         checks: bounds, initialisation and overflow of indices are checked at run time.
         profile: the time of each outermost nest is measured.
-        strict_float: multiplication and addition are not contracted.
+        strict_float: multiplication and addition are not contracted, and float reductions keep
+            their order.
     """
 
     checks: bool = False
@@ -54,20 +57,24 @@ class Lowered:
         return self.stages[-1][1]
 
 
-STAGES: Mapping[str, Callable[[Func], Func]] = {
-    "registers": registers,
-    "partition": partition,
-    "reductions": reductions,
-    "vectors": vectors,
-    "flatten": flatten,
+Stage: TypeAlias = Callable[[Func, Options], Func]
+
+STAGES: Mapping[str, Stage] = {
+    "halving": lambda func, options: halving(func, strict_float=options.strict_float),
+    "registers": lambda func, _: registers(func),
+    "partition": lambda func, _: partition(func),
+    "reductions": lambda func, _: reductions(func),
+    "vectors": lambda func, _: vectors(func),
+    "flatten": lambda func, _: flatten(func),
 }
 
 
-CHECKED: Mapping[str, Callable[[Func], Func]] = {"reductions": reductions}
+# Code with checks is the program as it stands.
+CHECKED: Mapping[str, Stage] = {"reductions": lambda func, _: reductions(func)}
 
 
 def lower(func: Func, target: Target, options: Options = Options()) -> Lowered:
-    """Run the stages. Code with checks is the program as it stands: only reductions are lowered.
+    """Run the stages.
 
     Raises:
         CompileError: the storage plan contradicts itself.
@@ -76,7 +83,7 @@ def lower(func: Func, target: Target, options: Options = Options()) -> Lowered:
     current = func
     marks: Mapping[str, Buffer] = {}
     for name, stage in (CHECKED if options.checks else STAGES).items():
-        current = stage(current)
+        current = stage(current, options)
         stages.append((name, current))
     if options.checks:
         current, marks = shadows(current)

@@ -28,7 +28,8 @@ class Writer:
     """
 
     __slots__ = (
-        "_count", "_depths", "_fronts", "_known", "_log", "_versions", "allocas", "block", "lines",
+        "_age", "_count", "_depths", "_fronts", "_known", "_log", "_versions", "allocas", "block",
+        "lines",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -38,6 +39,7 @@ class Writer:
         self.allocas: list[str] = []
         self.block = "entry"
         self._count = 0
+        self._age = 0
         self._known: dict[str, str] = {}
         self._log: list[tuple[str, str | None]] = []
         self._versions: dict[str, int] = {}
@@ -97,22 +99,27 @@ class Writer:
 
     def load(self, memory: str, text: str) -> str:
         """A load from the memory of this name, or what is known to lie there."""
-        key = f"{text}@{memory}.{self._versions.get(memory, 0)}"
+        key = self._load_key(memory, text)
         found = self._known.get(key)
         if found is None:
             found = self.result(text)
             self._remember(key, found)
         return found
 
-    def knows_load(self, memory: str, text: str) -> bool:
-        return f"{text}@{memory}.{self._versions.get(memory, 0)}" in self._known
-
     def stored(self, memory: str, load: str | None = None, value: str = "") -> None:
         """Memory was written; `load` is the text of a load that would give `value` from now on."""
-        version = self._versions.get(memory, 0) + 1
-        self._versions[memory] = version
+        self._versions[memory] = self._versions.get(memory, 0) + 1
         if load is not None:
-            self._remember(f"{load}@{memory}.{version}", value)
+            self._remember(self._load_key(memory, load), value)
+
+    def _load_key(self, memory: str, text: str) -> str:
+        return f"{text}@{memory}.{self._versions.get(memory, 0)}.{self._age}"
+
+    def forget_loads(self) -> None:
+        """Load anew what is needed from here on. To keep a value takes a register, and a load that
+        comes much later is cheaper than that."""
+        self._age += 1
+        self.effect('fence syncscope("singlethread") acq_rel')
 
     def _remember(self, key: str, value: str) -> None:
         self._log.append((key, self._known.get(key)))

@@ -152,17 +152,21 @@ def flat_arguments(func: Func, stage: Func, arguments: Mapping[str, Any]) -> dic
 
 
 def check_stages(func: Func, arguments: Mapping[str, Any], target: Target | None = None) -> Lowered:
-    """Every stage of lowering means what the function means."""
-    expected = run(func, arguments)
+    """Every stage means what the function means; the first of them may reassociate."""
+    expected = run(func, arguments, bounds=True)
     lowered = lower(func, target or host())
     dtypes = {p.name: p.value.dtype for p in func.params}
-    for name, stage in lowered.stages:
+    changed = lowered.stages[0][1] != func
+    for _, stage in lowered.stages:
         verify(stage, lowered=True)
         result = run(stage, flat_arguments(func, stage, arguments))
         for buffer, output in expected.outputs.items():
             found = result.outputs[buffer].reshape(output.shape)
-            assert same(found, output, dtypes[buffer]), f"stage {name} changes {buffer}"
-            assert (result.defined[buffer].reshape(output.shape) == expected.defined[buffer]).all()
+            bounds, defined = expected.bounds[buffer], expected.defined[buffer]
+            # Until reductions are combined in another order, nothing may differ at all.
+            bounds = bounds if changed else np.zeros_like(bounds)
+            close(found, output, dtypes[buffer], bounds, defined)
+            assert (result.defined[buffer].reshape(output.shape) == defined).all()
     return lowered
 
 

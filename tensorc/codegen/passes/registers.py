@@ -84,7 +84,7 @@ def _instances(stmt: Stmt, loops: Mapping[str, For]) -> int:
             return sum(_instances(part, loops) for part in body)
         case For(var=var, begin=begin, end=end, body=body):
             times = 1
-            if var.name in loops or stmt.kind == "unroll":
+            if stmt.kind != "vectorize" and (var.name in loops or stmt.kind == "unroll"):
                 times = max(0, (arith.constant(end) or 0) - (arith.constant(begin) or 0))
             return times * _instances(body, loops)
         case If(body=body) | Alloc(body=body):
