@@ -101,7 +101,7 @@ def fold_cast(dtype: DType, a: Const) -> Const | None:
 
 
 def cast_of_cast(dtype: DType, middle: DType, a: Expr) -> Expr:
-    """dtype(middle(a)), in one cast or none where that gives the same value for every a."""
+    """dtype(middle(a)), in one cast where that gives the same value for every a."""
     source = dtype_of(a)
     kept = _keeps_values(source, middle)
     if kept and middle.is_float and not source.is_float:
@@ -109,7 +109,7 @@ def cast_of_cast(dtype: DType, middle: DType, a: Expr) -> Expr:
         kept = dtype.is_float or dtype is DType.BOOL or _keeps_values(source, dtype)
     wraps = not (source.is_float or middle.is_float or dtype.is_float or dtype is DType.BOOL)
     if kept or (wraps and middle is not DType.BOOL and dtype.bits <= middle.bits):
-        return a if source is dtype else Cast(dtype, a)
+        return Cast(dtype, a)
     return Cast(dtype, Cast(middle, a))
 
 

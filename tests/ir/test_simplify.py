@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tensorc.dtype import DType
 from tensorc.ir import build as tc
 from tensorc.ir.interp import evaluate, run
-from tensorc.ir.interval import interval
+from tensorc.ir.interval import binary_interval, interval
 from tensorc.ir.linear import linear
 from tensorc.ir.naming import first_free, named
 from tensorc.ir.nodes import (
@@ -28,7 +28,9 @@ from tensorc.ir.nodes import (
     Param,
     Ramp,
     Reduce,
+    Select,
     Seq,
+    Unary,
     Var,
 )
 from tensorc.ir.parse import parse
@@ -37,6 +39,7 @@ from tensorc.ir.simplify import simplify, simplify_func
 from tensorc.ir.types import dtype_of
 from tensorc.ir.walk import leaves, nodes, replace, seq, substitute
 from tests.ir.expressions import (
+    COMPARE,
     CONDITIONS,
     INDICES,
     NAMES,
@@ -251,6 +254,59 @@ def test_vectors_keep_their_lanes():
     both = Binary("min", Broadcast(scalar, 8), vector)
     expected = Binary("min", Broadcast(Let(t, Var("i"), zero), 8), Let(t, simple, vector.body))
     assert simplify(both) == expected
+
+
+def known_comparison(decoder: Decoder):
+    """A comparison of one of a few sums with a small number."""
+    sums = (i, i - j, j - i, i * 2 + j, i // 2, -i, j)
+    a = decoder.pick(*sums) * decoder.pick(1, 1, -1, 2) + decoder.number() % 3
+    return Binary(decoder.pick(*COMPARE), a.expr, tc.const(decoder.number() % 7 - 3, "index").expr)
+
+
+@settings(max_examples=1000)
+@given(text=st.binary(min_size=24, max_size=24))
+def test_conditions_are_known_where_they_hold(text):
+    decoder = Decoder(text)
+    a, b, c = (known_comparison(decoder) for _ in range(3))
+    op = decoder.pick("and", "or")
+    expr = decoder.pick(
+        Binary(op, a, b),
+        Binary(op, Binary(decoder.pick("and", "or"), a, b), c),
+        Binary(op, Unary("not", Binary(decoder.pick("and", "or"), a, b)), c),
+        Select(a, b, c),
+    )
+    simple = simplify(expr)
+    for pair in itertools.product(range(-4, 5), repeat=2):
+        point = dict(zip("ij", pair, strict=True))
+        assert evaluate(expr, point) == evaluate(simple, point), (print_expr(simple), point)
+
+
+def spans() -> list[tuple[int | None, int | None]]:
+    ends = range(-3, 4)
+    bounded = [(low, high) for low in ends for high in ends if low <= high]
+    return [*bounded, *((low, None) for low in ends), *((None, high) for high in ends)]
+
+
+INTERVAL_OPS = ("add", "sub", "mul", "min", "max", "floordiv", "floormod", "truncdiv", "truncmod")
+
+
+@pytest.mark.parametrize("op", [*INTERVAL_OPS, "bitand"])
+def test_intervals_of_operations_hold(op):
+    a, b = Var("a"), Var("b")
+    table = {
+        (x, y): evaluate(Binary(op, a, b), {"a": x, "b": y})
+        for x in range(-7, 8)
+        for y in range(-7, 8)
+    }
+    for left, right in itertools.product(spans(), repeat=2):
+        low, high = binary_interval(op, left, right)
+        inside = [v for (x, y), v in table.items() if within(x, left) and within(y, right)]
+        assert low is None or low <= min(inside), (left, right)
+        assert high is None or max(inside) <= high, (left, right)
+
+
+def within(value, span):
+    return (span[0] is None or span[0] <= value) and (span[1] is None or value <= span[1])
 
 
 @settings(max_examples=400)
