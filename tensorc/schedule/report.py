@@ -19,7 +19,7 @@ from tensorc.schedule.step import Step, legal, listed
 from tensorc.schedule.trace import call
 
 MOST_ALTERNATIVES = 6
-MOST_TRIED = 16
+MOST_TRIED = 32
 MOST_LINES = 16
 """Of the excerpt; with what stands around it a report stays within 25 lines."""
 
@@ -45,7 +45,7 @@ def render(
     if violation.witness is not None:
         lines.append(f"  {violation.witness.text}")
     lines += [f"  note: {note}" for note in _history(named, states, steps)]
-    advice = _advice(found)
+    advice = _advice(found, step)
     if advice:
         lines.append(f"  help: {advice}")
     return "\n".join(lines), found
@@ -196,20 +196,17 @@ def _elsewhere(step: Step, state: State) -> Iterator[tuple[str, Step]]:
     field = _PLACES.get(type(step))
     if field is None:
         return
-    first = dataclasses.fields(step)[0].name  # type: ignore[arg-type]
     subject = [str(v) for n, v in step.arguments().items() if n in ("statement", "buffer")]
-    seen = {getattr(step, field)}
-    for other in type(step).choices(state):
-        place = getattr(other, field)
-        if place in seen or (first != field and getattr(other, first) != getattr(step, first)):
-            continue
-        seen.add(place)
-        words = [step.primitive, *subject, *([] if place is None else [place])]
-        yield " ".join(words), dataclasses.replace(step, **{field: place})  # type: ignore[type-var]
+    for place in (*loops(state.func), *((None,) if field == "at" else ())):
+        if place != getattr(step, field):
+            words = [step.primitive, *subject, *([] if place is None else [place])]
+            yield " ".join(words), dataclasses.replace(step, **{field: place})  # type: ignore[type-var]
 
 
-def _advice(violation: Violation) -> str:
+def _advice(violation: Violation, step: Step) -> str:
     parts = [violation.advice] if violation.advice else []
     if violation.alternatives:
         parts.append(f"legal here: {', '.join(violation.alternatives)}")
+    elif type(step) in _PLACES and violation.code.startswith(("DEP", "RGN", "TGT")):
+        parts.append("no other loop takes it")
     return "; ".join(parts)

@@ -95,7 +95,7 @@ def _broken_promises(step: Step, state: State) -> Iterator[Violation]:
             continue
         mark = Mark(() if old is None else old.path)
         for violation in rule(after, name, mark):
-            message = f"after this step, {violation.message}"
+            message = f"after this step one {violation.message}"
             yield dataclasses.replace(violation, message=message, marks=(mark,))
 
 

@@ -55,8 +55,8 @@ class CacheRead(Step):
                 C[i, j] = B.pack[j] * 2.0
 
     legal when:
-        the statement, the buffer and the loops exist (REF001 to REF004), the scope is known and
-        the layout names no loop twice (ARG001)
+        the statement, the buffer and the loops exist (REF001, REF002, REF003, REF004)
+        the scope is known and the layout names no loop twice (ARG001)
         the statement reads the buffer and does not write it (STR007); `at` encloses it, and
         the buffer is allocated around the part (STR002)
         `layout` names loops between `at` and the statement whose bounds read nothing inside `at`

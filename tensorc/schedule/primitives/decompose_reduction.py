@@ -40,7 +40,7 @@ class DecomposeReduction(Step):
         the statement is a reduction with a fill beside it (REF003, STR007)
         the loops shared by both, from `at` on, hold nothing but each other and the sequence in
         which the fill stands (REF001, STR001, STR002), and are serial (STR003)
-        every dependence still goes forward (DEP004)
+        every dependence still goes forward (DEP004; FLT001 under strict_float)
     """
 
     primitive: ClassVar[str] = "decompose_reduction"

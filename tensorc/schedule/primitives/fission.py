@@ -40,7 +40,7 @@ class Fission(Step):
     legal when:
         the loop and the statement exist (REF001, REF002, REF003), the loop is serial (STR003)
         the loop's body is a sequence, and the statement is in it but not in its last child (STR007)
-        every dependence still goes forward (DEP004)
+        every dependence still goes forward (DEP004; FLT001 under strict_float)
     """
 
     primitive: ClassVar[str] = "fission"
@@ -138,7 +138,7 @@ class Merge(Step):
         both loops exist (REF001, REF002) and are serial (STR003)
         the second stands directly behind the first in one sequence (STR005)
         both have the same number of iterations (STR006)
-        every dependence still goes forward (DEP005)
+        every dependence still goes forward (DEP005; FLT001 under strict_float)
     """
 
     primitive: ClassVar[str] = "merge"

@@ -138,7 +138,8 @@ def _temporary(state: State, stmt: Statement) -> Iterator[Violation]:
     buffer = stmt.node.buffer.name
     if buffer in {p.name for p in state.func.params}:
         reason = f"{refused}: `{buffer}` is an output, its values are seen from outside"
-        yield malformed("RGN004", reason, stmt.path)
+        advice = "compute_at moves a stage next to its reader and keeps it"
+        yield malformed("RGN004", reason, stmt.path, advice=advice)
     others = [s for s in statements(state.func) if _writes(s, buffer) and s != stmt]
     if others:
         reason = f"{refused}: `{others[0].name}` writes `{buffer}` as well"
@@ -272,7 +273,8 @@ class ReverseInline(Step):
         outputs = [n for n in sorted(reads) if n not in own and self._computed(state, n)]
         if not candidates and outputs:
             reason = f"`{outputs[0]}` is an output, its values are seen from outside"
-            return malformed("RGN004", f"{refused}: {reason}", stmt.path)
+            advice = "reverse_compute_at moves a stage next to its producer and keeps both"
+            return malformed("RGN004", f"{refused}: {reason}", stmt.path, advice=advice)
         if len(candidates) != 1:
             number = "no temporary that is" if not candidates else "several temporaries that are"
             reason = f"it reads {number} written by one statement and read by no other"

@@ -38,8 +38,7 @@ class Reorder(Step):
         the loops exist (REF001, REF002), are different (ARG001) and serial (STR003)
         from the outermost to the innermost of them each holds only the next (STR001)
         no loop's bounds read a loop that would then be inside of it (STR006)
-        every dependence still goes forward (DEP002); under strict_float a reduction's own too
-        (FLT001)
+        every dependence still goes forward (DEP002; FLT001 under strict_float)
     """
 
     primitive: ClassVar[str] = "reorder"

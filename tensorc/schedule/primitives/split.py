@@ -46,7 +46,7 @@ class Split(Step):
         every factor is a positive integer, their product at most 2 ** 31, the tail known (ARG001)
         "shift": the extent is a constant, at least the product (STR004, ARG001), and the loop holds
         only stores that read nothing written in it (STR007)
-        "pad": what `pad` asks
+        "pad": what `pad` asks (RGN001, RGN004, STR004, STR007)
     With a guard the instances keep their order, so no dependence can be reversed. With a shift the
     last iterations run again, in the same order and on the same operands, so they leave the same
     values.
