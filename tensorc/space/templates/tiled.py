@@ -302,21 +302,37 @@ def _finish(plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str]
         return
     tile = loops.outer[-1]
     last = [Var(f"d{d}") for d in range(rank) if d != dim] + [Var(f"d{dim}")]
-    if found.after:
+    buffer = anchor.result.buffer
+    plan.compute_at(anchor.fill or "", tile)
+    if found.after and _whole_rows(found.after[-1], buffer, dim):
         plan.reverse_compute_at(found.after[-1].name, tile)
-        plan.compute_at(anchor.fill or "", tile)
-        plan.set_scope(anchor.result.buffer, "register")
-        buffer = anchor.result.buffer
+        plan.set_scope(buffer, "register")
         _vectorize_stage(plan, found.after[-1], buffer, dim)
     else:
-        plan.compute_at(anchor.fill or "", tile)
-        buffer = anchor.result.buffer
         _, out = plan.cache_write(anchor.name, buffer, tile, rank, fill=True)
         _lanes_last(plan, out, dim)
+        if found.after:
+            plan.reverse_compute_at(found.after[-1].name, tile)
+            plan.vectorize(found.after[-1].axes[-1].name)
+            if rank > 1 and dim != rank - 1:
+                plan.transform_layout(buffer, last)
         buffer = f"{buffer}.acc"
     _lanes_last(plan, fills, dim)
     if rank > 1 and dim != rank - 1:
         plan.transform_layout(buffer, last)
+
+
+def _whole_rows(stage: StageFacts, buffer: str, dim: int) -> bool:
+    """Whether a stage that reads a tile writes its vectors whole, or cannot do better.
+
+    Otherwise the tile goes through memory, and the stage runs along its own last axis.
+    """
+    operand = next(o for o in stage.operands if o.buffer == buffer)
+    names = zip(stage.axes, operand.dims, strict=True)
+    lane = next((n for n, (_, dims) in enumerate(names) if dim in dims), None)
+    last = len(stage.axes) - 1
+    contiguous = stage.result.strides[last] == 1 and stage.axes[last].extent > 1
+    return lane in (None, last) or not contiguous
 
 
 def _lanes_last(plan: Plan, names: list[str], dim: int) -> None:
