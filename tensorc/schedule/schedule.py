@@ -166,7 +166,7 @@ class Schedule:
         self, loop: str, factors: int | Sequence[int], tail: str = "guard"
     ) -> tuple[str, ...]:
         """Split a loop; see `Split`. Returns the new loops, outermost first."""
-        parts = (factors,) if isinstance(factors, int) else tuple(factors)
+        parts = tuple(factors) if isinstance(factors, Sequence) else (factors,)
         return self._apply(Split(loop, parts, tail), _caller())
 
     def fuse(self, outer: str, inner: str, *more: str) -> str:
