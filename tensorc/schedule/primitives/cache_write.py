@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from tensorc.analysis import region
@@ -13,7 +14,7 @@ from tensorc.analysis.legality import too_complex
 from tensorc.analysis.region import Box, Touch
 from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
 from tensorc.ir.arith import add, constant, index
-from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Load, Stmt, Store, Var
+from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, Load, Stmt, Store, Var
 from tensorc.ir.walk import nodes, seq, written
 from tensorc.schedule.cached import combined_with, redirect
 from tensorc.schedule.place import (
@@ -171,7 +172,7 @@ class CacheWrite(Step):
             chosen = region.touches(place.inside(state.func), name)
             for way, made in copies.items():
                 dims = tuple(state.fresh(f"d{n}.{way}", taken) for n in range(len(buffer.shape)))
-                condition = self._condition(state, place, chosen, box, dims, way)
+                condition = _condition(state.func, place, tuple(chosen), box, dims, way)
                 if condition is not None:
                     leaf = _copy(state, buffer, copy, box, dims, way)
                     loops = [
@@ -181,33 +182,6 @@ class CacheWrite(Step):
                     made.append(copy_nest(loops, wrap_if(condition, leaf)))
                     taken |= frozenset(dims)
         return copies["in"], copies["out"]
-
-    def _condition(
-        self,
-        state: State,
-        place: Place,
-        chosen: Sequence[Touch],
-        box: Box,
-        dims: tuple[str, ...],
-        way: str,
-    ) -> Expr | None:
-        """When to copy an element in or out; None for never."""
-        here = [Var(d) for d in dims]
-        if len(chosen) == 1:
-            stmt, access = chosen[0][0], region.access(chosen[0])
-            if way == "in" and access.kind == "write":
-                return None
-            flat = region.flat_guard(stmt, access, place.depth, box, here)
-            if flat is not None:
-                return flat
-        if way == "in":
-            wanted, _ = region.read_before_written(state.func, chosen, place.depth)
-        else:
-            writes = [t for t in chosen if region.access(t).writes]
-            wanted, _ = region.touched(state.func, writes, place.depth)
-        if wanted is None or wanted.is_empty():
-            return None
-        return region.guard(state.func, wanted, place.around, box, here)
 
     def _box(self, state: State) -> Box:
         """One box for all the buffers, which a reduction touches at the same indices."""
@@ -249,6 +223,29 @@ class CacheWrite(Step):
 
     def made(self, state: State) -> tuple[str, ...]:
         return tuple(state.fresh(f"{b.name}.acc") for b in self._buffers(state))
+
+
+@lru_cache(maxsize=256)
+def _condition(
+    func: Func, place: Place, chosen: tuple[Touch, ...], box: Box, dims: tuple[str, ...], way: str
+) -> Expr | None:
+    """When to copy an element in or out; None for never. `check` and `apply` both ask."""
+    here = [Var(d) for d in dims]
+    if len(chosen) == 1:
+        stmt, access = chosen[0][0], region.access(chosen[0])
+        if way == "in" and access.kind == "write":
+            return None
+        flat = region.flat_guard(stmt, access, place.depth, box, here)
+        if flat is not None:
+            return flat
+    if way == "in":
+        wanted, _ = region.read_before_written(func, chosen, place.depth)
+    else:
+        writes = [t for t in chosen if region.access(t).writes]
+        wanted, _ = region.touched(func, writes, place.depth)
+    if wanted is None or wanted.is_empty():
+        return None
+    return region.guard(func, wanted, place.around, box, here)
 
 
 def _copy(
