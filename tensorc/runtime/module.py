@@ -196,14 +196,14 @@ class Module:
         Raises:
             TargetError: this machine cannot run the code; it names what is missing.
         """
-        # Threads that make the first call together must not load twice: what the loser loaded would
-        # be unloaded under its feet.
+        # Threads that make the first call together must load and look up once: LLVM would unload
+        # the code together with what the loser found.
         with self._loading:
             if self._loaded is None:
                 check_runs_here(self.target)
                 hook = {HOOK: parallel.address()} if self._code.parallel else {}
                 self._loaded = load_object(self._code.object, hook)
-        return self._loaded.address(self._code.symbol)
+            return self._loaded.address(self._code.symbol)
 
     # Inspection -------------------------------------------------------------------------------
 
