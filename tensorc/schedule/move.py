@@ -14,6 +14,7 @@ from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.emit import condition_of, loop_bounds
 from tensorc.analysis.motion import Motion, flows, placements, self_contained
 from tensorc.ir.arith import add, both, constant, index, sub
+from tensorc.ir.linear import linear
 from tensorc.ir.nodes import Alloc, Expr, For, Func, If, Node, Reduce, Seq, Stmt, Store, Var
 from tensorc.ir.walk import (
     Leaf,
@@ -103,7 +104,9 @@ def _rebased(stmt: Stmt) -> Stmt:
         if not isinstance(found, For) or not variables(found.begin):
             return None
         body = substitute(found.body, {found.var.name: add(found.begin, found.var)})
-        return replace(found, begin=index(0), end=sub(found.end, found.begin), body=body)
+        return replace(
+            found, begin=index(0), end=linear(sub(found.end, found.begin)).expr(), body=body
+        )
 
     return rewrite(stmt, change)
 

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import FrameType
+from typing import Any
 
 from tensorc.analysis.effects import statements
-from tensorc.errors import ScheduleError
-from tensorc.ir.arith import as_index
+from tensorc.errors import ArgumentError, ScheduleError
+from tensorc.ir.arith import index
 from tensorc.ir.handles import Handle
-from tensorc.ir.nodes import Expr, Func, Span, Var
+from tensorc.ir.nodes import Func, Span, Var
 from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
 from tensorc.schedule.primitives import (
@@ -47,10 +48,10 @@ from tensorc.target import Target
 class Schedule:
     """A schedule of one function: every method is one step, checked before it is applied.
 
-    `target` is a `Target` or its text. Under
-    `strict_float` no step may reassociate a floating-point reduction. Raises VerifyError for a
-    function that is not well formed, TargetError for an unknown target; every refused step raises
-    ScheduleError and leaves the schedule as it was.
+    `target` is a `Target` or its text. Under `strict_float` no step may reassociate a
+    floating-point reduction. Raises VerifyError for a function that is not well formed, TargetError
+    for an unknown target, ArgumentError for what is no function or step at all; every refused step
+    raises ScheduleError and leaves the schedule as it was.
     """
 
     def __init__(
@@ -60,6 +61,8 @@ class Schedule:
         *,
         strict_float: bool = False,
     ) -> None:
+        if not isinstance(func, Func):
+            raise ArgumentError("func", f"expected a Func, got {func!r:.80}")
         source = func
         verify(source)
         goal = target if isinstance(target, Target) else Target.parse(target)
@@ -99,13 +102,14 @@ class Schedule:
     def loops(self, statement: str | None = None) -> tuple[str, ...]:
         """The loops around a statement, outermost first; of the only nest when none is named.
 
-        Raises KeyError, which lists the statements, for an unknown one.
+        Raises ArgumentError, which lists the statements, for an unknown one.
         """
         known = {s.name: s for s in statements(self.func)}
         if statement is None:
             return tuple(loops(self.func))
         if statement not in known:
-            raise KeyError(f"no statement {statement!r}; the statements now: {', '.join(known)}")
+            there = ", ".join(known) or "none"
+            raise ArgumentError("statement", f"there is no {statement!r}; legal here: {there}")
         return known[statement].loop_names
 
     def statements(self) -> tuple[str, ...]:
@@ -117,6 +121,8 @@ class Schedule:
         return self._apply(step, _caller())
 
     def _apply(self, step: Step, span: Span | None) -> tuple[str, ...]:
+        if not isinstance(step, Step):
+            raise ArgumentError("step", f"expected a Step, got {step!r:.80}")
         violation = explain(step, self.state)
         if violation is not None:
             report, violation = render(violation, step, self._states, self._steps, span)
@@ -134,7 +140,9 @@ class Schedule:
         return made
 
     def replay(self, steps: Iterable[Step]) -> None:
-        """Apply the steps of a trace, e.g. of `tensorc.schedule.trace.from_json`."""
+        """Apply the steps of a trace, e.g. of `Trace.from_json`."""
+        if not isinstance(steps, Iterable):
+            raise ArgumentError("steps", f"expected a trace or steps, got {steps!r:.80}")
         span = _caller()
         for step in steps:
             self._apply(step, span)
@@ -145,9 +153,9 @@ class Schedule:
         return Trace(self.steps)
 
     def undo(self, count: int = 1) -> None:
-        """Take the last steps back. Raises ValueError when there are not so many."""
-        if not 0 <= count <= len(self._steps):
-            raise ValueError(f"cannot undo {count} of {len(self._steps)} steps")
+        """Take the last steps back. Raises ArgumentError when there are not so many."""
+        if count not in range(len(self._steps) + 1):
+            raise ArgumentError("count", f"got {count!r}; there are {len(self._steps)} steps")
         for _ in range(count):
             self._states.pop()
             self._steps.pop()
@@ -166,8 +174,7 @@ class Schedule:
         self, loop: str, factors: int | Sequence[int], tail: str = "guard"
     ) -> tuple[str, ...]:
         """Split a loop; see `Split`. Returns the new loops, outermost first."""
-        parts = tuple(factors) if isinstance(factors, Sequence) else (factors,)
-        return self._apply(Split(loop, parts, tail), _caller())
+        return self._apply(Split(loop, _parts(factors), tail), _caller())
 
     def fuse(self, outer: str, inner: str, *more: str) -> str:
         """Fuse perfectly nested loops into one; see `Fuse`. Returns the fused loop."""
@@ -217,7 +224,7 @@ class Schedule:
         scope: str = "global",
     ) -> str:
         """Read a buffer through a copy; see `CacheRead`. Returns the copy's name."""
-        order = None if layout is None else tuple(layout)
+        order = None if layout is None else _parts(layout)
         return self._apply(CacheRead(statement, buffer, at, order, scope), _caller())[0]
 
     def cache_write(
@@ -255,22 +262,29 @@ class Schedule:
         self._apply(SetScope(buffer, scope), _caller())
 
     def transform_layout(
-        self, buffer: str, layout: Callable[..., Sequence[object]] | Sequence[Expr]
+        self, buffer: str, layout: Callable[..., object] | Sequence[object]
     ) -> None:
         """Rearrange a buffer; see `TransformLayout`.
 
         `layout` takes the old indices to the new ones, e.g. `lambda k, c: (k // 16, c, k % 16)`,
         or is a tuple of expressions over d0, d1, ...
         """
-        places = _traced(layout) if callable(layout) else tuple(layout)
-        self._apply(TransformLayout(buffer, places), _caller())
+        places = _traced(layout) if callable(layout) else layout
+        exprs = tuple(p.expr if isinstance(p, Handle) else p for p in _parts(places))
+        indices = tuple(index(e) if type(e) is int else e for e in exprs)
+        self._apply(TransformLayout(buffer, indices), _caller())
 
 
-def _traced(layout: Callable[..., Sequence[object]]) -> tuple[Expr, ...]:
-    """The expressions that a function gives for the variables d0, d1, ..."""
+def _parts(value: Any) -> tuple[Any, ...]:
+    """A list or the like as a tuple, anything else as a tuple of one; the step checks the types."""
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    return tuple(value) if several else (value,)
+
+
+def _traced(layout: Callable[..., object]) -> object:
+    """What a function gives for the variables d0, d1, ..."""
     count = len(inspect.signature(layout).parameters)
-    places = layout(*(Handle(Var(f"d{n}")) for n in range(count)))
-    return tuple(p.expr if isinstance(p, Handle) else as_index(p) for p in places)  # type: ignore[arg-type]
+    return layout(*(Handle(Var(f"d{n}")) for n in range(count)))
 
 
 def _caller() -> Span | None:

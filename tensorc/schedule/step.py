@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from tensorc.analysis import affine
 from tensorc.analysis.effects import statements
 from tensorc.analysis.legality import concurrent, lockstep
 from tensorc.analysis.violation import Mark, Violation, malformed
+from tensorc.ir.nodes import Expr
 from tensorc.schedule.state import Loop, State, buffers, loops
 
 REGISTRY: dict[str, type[Step]] = {}
@@ -73,11 +74,39 @@ class Step(ABC):
 def violations(step: Step, state: State) -> Iterator[Violation]:
     """Why the step is refused in this state; empty when it is legal."""
     refused = False
-    for violation in step.check(state):
+    for violation in ill_typed(step) or step.check(state):
         refused = True
         yield violation
     if not refused and not step.keeps_promises:
         yield from _broken_promises(step, state)
+
+
+def ill_typed(step: Step) -> list[Violation]:
+    """ARG001: the fields whose values are not of their types, so that no check need ask."""
+    found = []
+    for field in dataclasses.fields(step):  # type: ignore[arg-type]
+        value = getattr(step, field.name)
+        wanted, fits = _FIELD_TYPES.get(str(field.type), ("", None))
+        if fits is not None and not fits(value):
+            reason = f"`{field.name}` is {value!r:.80}, needed {wanted}"
+            found.append(malformed("ARG001", f"cannot apply {step.primitive}: {reason}"))
+    return found
+
+
+def _all_of(kind: type, value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(part, kind) for part in value)
+
+
+_FIELD_TYPES: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    "str": ("a name", lambda v: type(v) is str),
+    "str | None": ("a name or None", lambda v: v is None or type(v) is str),
+    "bool": ("True or False", lambda v: type(v) is bool),
+    "tuple[int, ...]": ("integers", lambda v: isinstance(v, tuple)),
+    "tuple[str, ...]": ("names", lambda v: _all_of(str, v)),
+    "tuple[str, ...] | None": ("names or None", lambda v: v is None or _all_of(str, v)),
+    "tuple[Expr, ...]": ("index expressions", lambda v: _all_of(Expr, v)),
+}
+"""What a field's value has to be. The checks of a step see to its integers themselves."""
 
 
 # Theorem (promises). A loop that runs in parallel or in lockstep before a step may do so after it

@@ -19,7 +19,7 @@ from tensorc.ir.nodes import Binary, BinaryOp, Expr, Unary, Var
 from tensorc.ir.print import print_expr
 from tensorc.ir.walk import variables
 from tensorc.schedule import primitives
-from tensorc.schedule.step import REGISTRY, Step
+from tensorc.schedule.step import REGISTRY, Step, ill_typed
 
 VERSION = 1
 Json: TypeAlias = Any
@@ -68,6 +68,8 @@ def to_json(steps: Iterable[Step]) -> str:
 
 def from_json(text: str) -> tuple[Step, ...]:
     """The steps of a JSON text. Raises ParseError for a text that is no trace."""
+    if not isinstance(text, str):
+        raise ArgumentError("text", f"expected the text of a trace, got {text!r:.80}")
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
@@ -77,10 +79,14 @@ def from_json(text: str) -> tuple[Step, ...]:
         raise _refused(text, f'an object with "version": {VERSION} was expected')
     if not isinstance(data.get("steps"), list):
         raise _refused(text, 'a list "steps" was expected')
+    return tuple(_numbered(text, n, entry) for n, entry in enumerate(data["steps"], 1))
+
+
+def _numbered(text: str, number: int, entry: Json) -> Step:
     try:
-        return tuple(from_record(entry) for entry in data["steps"])
+        return from_record(entry)
     except ArgumentError as error:
-        raise _refused(text, str(error)) from error
+        raise _refused(text, f"step {number}: {error}") from error
 
 
 def _refused(text: str, reason: str) -> ParseError:
@@ -96,20 +102,24 @@ def record(step: Step) -> dict[str, Json]:
 
 def from_record(entry: Json) -> Step:
     """The step of a dictionary. Raises ArgumentError that names what does not fit."""
-    if not isinstance(entry, dict) or entry.get("primitive") not in REGISTRY:
+    name = entry.get("primitive") if isinstance(entry, dict) else None
+    if not isinstance(name, str) or name not in REGISTRY:
         known = ", ".join(sorted(REGISTRY))
         raise ArgumentError("primitive", f"got {entry!r:.80}; the primitives are {known}")
-    kind = REGISTRY[entry["primitive"]]
+    kind = REGISTRY[name]
     fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    given = {name: value for name, value in entry.items() if name != "primitive"}
-    for name in given:
-        if name not in fields:
-            raise ArgumentError(name, f"{entry['primitive']} has the fields {', '.join(fields)}")
-    for name, field in fields.items():
-        if name not in given and field.default is dataclasses.MISSING:
-            raise ArgumentError(name, f"{entry['primitive']} needs it")
+    given = {key: value for key, value in entry.items() if key != "primitive"}
+    for key in given:
+        if key not in fields:
+            raise ArgumentError(str(key), f"{name} has the fields {', '.join(fields)}")
+    for key, field in fields.items():
+        if key not in given and field.default is dataclasses.MISSING:
+            raise ArgumentError(key, f"{name} needs it")
     layout = kind is primitives.TransformLayout
-    return kind(**{n: _value(v, layout and n == "layout") for n, v in given.items()})
+    step = kind(**{n: _value(v, layout and n == "layout") for n, v in given.items()})
+    for violation in ill_typed(step):
+        raise ArgumentError("steps", violation.message)
+    return step
 
 
 def _plain(value: object) -> Json:
@@ -175,7 +185,7 @@ def call(step: Step) -> str:
     values = list(step.arguments().items())
     if isinstance(step, primitives.Reorder):
         return f"reorder({', '.join(map(_literal, step.order))})"
-    if isinstance(step, primitives.TransformLayout):
+    if isinstance(step, primitives.TransformLayout) and not ill_typed(step):
         return f"transform_layout({_literal(step.buffer)}, {_function(step.layout)})"
     if isinstance(step, primitives.Split) and len(step.factors) == 1:
         values = [(n, v[0] if n == "factors" else v) for n, v in values]
@@ -212,6 +222,8 @@ def from_python(text: str) -> tuple[Step, ...]:
     Only calls of a schedule's methods with literal arguments; nothing is executed. Raises
     ParseError for anything else.
     """
+    if not isinstance(text, str):
+        raise ArgumentError("text", f"expected the text of a trace, got {text!r:.80}")
     try:
         body = ast.parse(text).body
     except SyntaxError as error:
@@ -233,12 +245,14 @@ def _step(statement: ast.stmt, text: str) -> Step:
         values = [_argument(a) for a in args]
         if name == "reorder":
             return from_record({"primitive": name, "order": values})
+        if len(values) > len(fields):
+            raise ArgumentError(name, f"it takes {', '.join(fields)}")
         entry = dict(zip(fields, values, strict=False))
         entry |= {k.arg: _argument(k.value) for k in keywords if k.arg is not None}
         if name == "split" and isinstance(entry.get("factors"), int):
             entry["factors"] = [entry["factors"]]
         return from_record({"primitive": name, **entry})
-    except (ArgumentError, ValueError) as error:
+    except ArgumentError as error:
         raise _at(statement, text, str(error)) from error
 
 
@@ -246,7 +260,11 @@ def _argument(node: ast.expr) -> Json:
     if isinstance(node, ast.Lambda):
         places = node.body.elts if isinstance(node.body, ast.Tuple) else [node.body]
         return [ast.unparse(place) for place in places]
-    return ast.literal_eval(node)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        reason = f"{ast.unparse(node)!r} is not a literal"
+        raise ArgumentError("argument", reason) from None
 
 
 def _at(node: ast.stmt, text: str, reason: str) -> ParseError:

@@ -96,12 +96,13 @@ def check_order(step: Step, before: State, after: State, arguments: Mapping[str,
         )
 
 
-def examine(func: Func, steps: Sequence[Step]) -> FailedCheckError | None:
+def examine(func: Func, steps: Sequence[Step], *, inputs: int = INPUTS) -> FailedCheckError | None:
     """Apply the steps one after the other, with all checks after each.
 
     None when every check passes, and also when some step is refused: then there is no such pair.
+    `inputs` is how many arguments are tried for each size of symbolic programs.
     """
-    references = [(a, reference(func, a)) for a in _arguments(func)]
+    references = [(a, reference(func, a)) for a in _arguments(func, inputs)]
     state = start(func)
     try:
         for step in steps:
@@ -121,10 +122,10 @@ def examine(func: Func, steps: Sequence[Step]) -> FailedCheckError | None:
     return None
 
 
-def _arguments(func: Func) -> Iterator[dict[str, Any]]:
+def _arguments(func: Func, inputs: int) -> Iterator[dict[str, Any]]:
     names = sizes_of(func)
-    for n in SIZES if names else (0,):
-        for seed in range(INPUTS):
+    for n in SIZES[: inputs + 2] if names else (0,):
+        for seed in range(inputs):
             sizes = {name: n + m for m, name in enumerate(names)}
             yield make_inputs(Seeded(seed), func, sizes, special=seed == INPUTS - 1)
 
@@ -155,7 +156,7 @@ def shrink(
 def _runs(func: Func) -> bool:
     try:
         verify(func)
-        for arguments in _arguments(func):
+        for arguments in _arguments(func, 1):
             run(func, arguments)
     except (InterpreterError, VerifyError):
         return False

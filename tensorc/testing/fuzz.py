@@ -82,13 +82,13 @@ class Fault:
         kind = self.kind
 
         def fails(func: Func, steps: tuple[Step, ...]) -> bool:
-            found = examine(func, steps)
+            found = examine(func, steps, inputs=1)
             return found is not None and found.kind == kind
 
         if not fails(self.func, self.steps):
             return self
         func, steps = shrink(self.func, self.steps, fails)
-        return Fault(self.name, kind, str(examine(func, steps)), func, steps)
+        return Fault(self.name, kind, str(examine(func, steps, inputs=1)), func, steps)
 
 
 @dataclass(slots=True)

@@ -115,7 +115,7 @@ class Fission(Step):
         return state.with_func(put(state.func, found.path, seq(first, renamed)))
 
     def made(self, state: State) -> tuple[str, ...]:
-        return (state.fresh(f"{self.loop}_2"),)
+        return (state.fresh(self.loop),)
 
 
 @dataclass(frozen=True, slots=True)
