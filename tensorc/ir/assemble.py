@@ -45,6 +45,9 @@ def func_of(
         ArgumentError: an input is no placeholder or scalar, an output is not computed, one is
             listed twice, one that is needed is not listed, or a size is no parameter's dimension.
     """
+    for argument, given in (("inputs", inputs), ("outputs", outputs)):
+        if not isinstance(given, Iterable | Tensor):
+            raise ArgumentError(argument, f"expected tensors, got {given!r:.80}")
     declared = [_input(value) for value in inputs]
     results = [_output(t) for t in ((outputs,) if isinstance(outputs, Tensor) else outputs)]
     for argument, values in (("inputs", declared), ("outputs", results)):

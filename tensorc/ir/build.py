@@ -203,6 +203,8 @@ def _box(axes: Sequence[Symbol], sizes: Sequence[Expr]) -> dict[Symbol, tuple[Ex
 
 def _parameters(fn: Callable[..., Handle], rank: int) -> list[str]:
     """The names of the first `rank` parameters of a function, which must be all it asks for."""
+    if not callable(fn):
+        raise ArgumentError("fn", f"expected a function of the indices, got {fn!r:.80}")
     names: list[str] = []
     for parameter in inspect.signature(fn).parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL:

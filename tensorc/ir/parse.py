@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tensorc.dtype import DType
+from tensorc.errors import ArgumentError
 from tensorc.ir import grammar
 from tensorc.ir.arith import index
 from tensorc.ir.combiner import COMBINERS
@@ -61,8 +62,11 @@ _LOOPS = ", ".join(f"{word}(...)" for word in grammar.LOOP_OF)
 def parse(text: str, file: str = "<text>") -> Func:
     """The function that a text stands for. Spans in it, and in errors, name `file`.
 
-    Raises ParseError, with the place, for a text that is not one well-typed function.
+    Raises ParseError, with the place, for a text that is not one well-typed function, and
+    ArgumentError for what is no text.
     """
+    if not isinstance(text, str):
+        raise ArgumentError("text", f"expected the text of a function, got {text!r:.80}")
     return parse_source(Source(text, file), Outside())
 
 

@@ -259,7 +259,11 @@ def reduce_axis(extent: Dimension | tuple[Dimension, Dimension], *, name: str = 
     """An axis to reduce over: 0, ..., extent - 1, or begin, ..., end - 1 from a pair.
 
     The bounds may use sizes and, for an axis made inside the function of a `compute`, its indices.
+    Raises ArgumentError for a negative extent, and for what is no bound.
     """
     begin, end = extent if isinstance(extent, tuple) else (0, extent)
     symbol = Symbol(checked_name(name), DType.INDEX)
-    return Axis(symbol, bound(begin, "extent"), bound(end, "extent"))
+    first, last = bound(begin, "extent"), bound(end, "extent")
+    if isinstance(first, Const) and isinstance(last, Const) and last.value < first.value:
+        raise ArgumentError("extent", f"an extent is at least 0, got {last.value - first.value}")
+    return Axis(symbol, first, last)
