@@ -75,7 +75,8 @@ class Context:
     """`variables` holds loop variables, sizes, scalar parameters and `Let`s: an int where the
     value is known here, which is how a loop is unrolled.
 
-    `depths` counts the loops around the definition of a variable. `seen` are the loads that were
+    `depths` counts the loops around the definition of a variable; `natural` are those that are
+    never negative. `seen` are the loads that were
     performed in the statement so far, whatever the data: they may be repeated without a guard.
     `active` is the mask of the lanes whose values the statement uses.
     `evaluate` and `execute` are those of `emit_expr` and `emit_stmt`, for the modules below.
@@ -97,6 +98,7 @@ class Context:
         self.variables: dict[str, int | Value] = {}
         self.places: dict[str, Place] = {}
         self.depths: dict[str, int] = {}
+        self.natural: set[str] = set()
         self.depth = 0
         self.seen: frozenset[Expr] = frozenset()
         self.active: Expr | None = None

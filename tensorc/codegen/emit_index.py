@@ -24,6 +24,8 @@ _FOLDS: Mapping[str, Callable[[int, int], int]] = {
 }
 
 
+_UNSIGNED = {"floordiv": "udiv", "floormod": "urem"}
+
 # What `index_of` computes itself; of any other operation it takes the value.
 OPERATIONS = frozenset({"add", "sub", *_FOLDS})
 
@@ -97,12 +99,24 @@ def _atom(c: Context, atom: Expr) -> int | str:
         return bound if isinstance(bound, int) else bound.text
     if isinstance(atom, Binary) and atom.op in _FOLDS:
         a, b = index_of(c, atom.a), index_of(c, atom.b)
+        simple = atom.op in _UNSIGNED and isinstance(b, int) and b > 0
+        if simple and _never_negative(c, atom.a):
+            return c.out.pure(f"{_UNSIGNED[atom.op]} i64 {a}, {b}")
         if isinstance(a, int) and isinstance(b, int):
             return _FOLDS[atom.op](a, b)
         if atom.op == "mul" and c.checks is not None:
             return fits(c, "mul", str(a), str(b))
         return binary(c, atom.op, as_value(a), as_value(b)).text
     return c.evaluate(c, atom).text
+
+
+def _never_negative(c: Context, expr: Expr) -> bool:
+    """Whether a dividend is surely not negative, so that a quotient needs no correction."""
+    offset, terms = _terms(expr)
+    return offset >= 0 and all(
+        coefficient > 0 and isinstance(atom, Var) and atom.name in c.natural
+        for atom, coefficient in terms
+    )
 
 
 def _depth(c: Context, atom: Expr) -> int:

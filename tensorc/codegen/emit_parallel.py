@@ -37,7 +37,7 @@ def region(c: Context, loop: For, begin: int | str, end: int | str) -> None:
     name = f"{c.module.symbol}.parallel.{number}"
     captures = _captures(c, loop, begin)
     record = _record(c, captures)
-    _define_body(c, loop, name, captures)
+    _define_body(c, loop, begin, name, captures)
     c.module.functions.append(_trampoline(name, captures))
     out = c.out
     count = out.pure(f"sub i64 {end}, {begin}")
@@ -113,7 +113,9 @@ def _trampoline(name: str, captures: dict[str, _Capture]) -> str:
     )
 
 
-def _define_body(c: Context, loop: For, name: str, captures: dict[str, _Capture]) -> None:
+def _define_body(
+    c: Context, loop: For, begin: int | str, name: str, captures: dict[str, _Capture]
+) -> None:
     """The body, in a context of its own."""
     inner = Context(c.module, c.storage, c.evaluate, c.execute)
     inner.inside_parallel = True
@@ -135,6 +137,9 @@ def _define_body(c: Context, loop: For, name: str, captures: dict[str, _Capture]
             inner.variables[what] = bound._replace(text=text)
     variable = out.pure(f"add i64 %i, {local['begin']}")
     inner.variables[loop.var.name] = Value(variable, DType.INDEX)
+    inner.natural |= c.natural
+    if isinstance(begin, int) and begin >= 0:
+        inner.natural.add(loop.var.name)
     if "workers" in local:
         worker = out.pure("sext i32 %worker to i64")
         offset = out.pure(f"mul i64 {worker}, {local['bytes']}")

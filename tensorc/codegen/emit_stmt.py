@@ -102,6 +102,8 @@ def _counted(c: Context, loop: For, begin: int | str, end: int | str) -> None:
     out.start(body)
     c.depth += 1
     c.depths[loop.var.name] = c.depth
+    if isinstance(begin, int) and begin >= 0:
+        c.natural.add(loop.var.name)
     head = len(out.lines)
     out.lines.append("")
     with out.loop(front), out.scope():

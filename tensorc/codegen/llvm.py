@@ -68,6 +68,7 @@ def emit(lowered: Lowered) -> Kernel:
     sizes = sizes_of(func)
     for size in sizes:
         arguments.append(f"i64 {_scalar(c, Var(size))}")
+        c.natural.add(size)
     if lowered.storage.workspace:
         c.shared = c.worker = "%workspace"
         arguments += ["ptr noalias %workspace", "i32 %workers"]

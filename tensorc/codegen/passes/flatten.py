@@ -6,12 +6,13 @@ from functools import lru_cache, reduce
 
 from tensorc.codegen.passes.trees import lanes_here
 from tensorc.ir import arith
-from tensorc.ir.linear import linear
+from tensorc.ir.linear import Linear, linear
 from tensorc.ir.nodes import (
     Alloc,
     Binary,
     Broadcast,
     Buffer,
+    Const,
     Expr,
     Func,
     Load,
@@ -70,7 +71,7 @@ def _flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
                 general.append(_scaled(index, stride))
             case _:
                 scalars = arith.add(scalars, arith.mul(index, stride))
-    scalars = linear(scalars).expr()
+    scalars = _completed(linear(scalars)).expr()
     lanes = max(map(lanes_here, indices), default=1)
     if not general:
         if ramp is None:
@@ -78,6 +79,19 @@ def _flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
         return Ramp(scalars, ramp.stride, lanes)
     start: Expr = Broadcast(scalars, lanes) if ramp is None else Ramp(scalars, ramp.stride, lanes)
     return reduce(lambda a, b: Binary("add", a, b), general, start)
+
+
+def _completed(form: Linear) -> Linear:
+    """x // d * (d * n) + x % d * n is x * n, as it comes from loops that were fused and split."""
+    for atom, coefficient in form.terms.items():
+        match atom:
+            case Binary(op="floormod", a=a, b=Const(value=value) as b):
+                quotient = Binary("floordiv", a, b)
+                if form.terms.get(quotient) == coefficient * int(value):
+                    rest = {t: c for t, c in form.terms.items() if t not in (atom, quotient)}
+                    whole = linear(a)
+                    return _completed(Linear(rest, form.constant).plus(whole, coefficient))
+    return form
 
 
 def _scaled(index: Expr, stride: Expr) -> Expr:

@@ -17,6 +17,7 @@ from tensorc.codegen.passes.trees import (
     names_in,
     rebuilt,
     touched,
+    with_body,
 )
 from tensorc.ir import arith
 from tensorc.ir.linear import linear
@@ -34,12 +35,16 @@ from tensorc.ir.nodes import (
 )
 from tensorc.ir.walk import replace, replace_buffer, written
 
+MAX_UNROLLED = 1 << 14
+"""The most statements that the `unroll` loops of one nest may write; where they would write more,
+the outer ones are ordinary loops."""
 MAX_INSTANCES = 4096
 """The most statements that unrolling for registers may write in place of the loops of a buffer."""
 
 
 def registers(func: Func) -> Func:
-    """Loops over registers become `unroll` loops."""
+    """Loops over registers become `unroll` loops, and those that would write too much serial."""
+    func = replace(func, body=_limited(func.body))
     for alloc in find(func, Alloc):
         if alloc.buffer.scope != "register":
             continue
@@ -49,6 +54,21 @@ def registers(func: Func) -> Func:
         else:
             func = replace_buffer(func, alloc.buffer.name, replace(alloc.buffer, scope="local"))
     return func
+
+
+def _limited(stmt: Stmt) -> Stmt:
+    match stmt:
+        case Seq(body=body):
+            new = tuple(map(_limited, body))
+            same = all(a is b for a, b in zip(new, body, strict=True))
+            return stmt if same else Seq(new)
+        case For(kind="unroll") if _instances(stmt, {}) <= MAX_UNROLLED:
+            return stmt
+        case For(kind="unroll", body=body):
+            return replace(stmt, kind="serial", body=_limited(body))
+        case For(body=body) | If(body=body) | Alloc(body=body):
+            return with_body(stmt, _limited(body))
+    return stmt
 
 
 def accesses(body: Stmt, buffer: str) -> Iterator[tuple[Expr, ...]]:
