@@ -278,7 +278,7 @@ def test_a_module_travels_as_its_program(rows):
 
 
 def test_the_interpreter_runs_during_a_call(matmul):
-    a = np.zeros((500, 500), np.float32)
+    a = np.zeros((400, 400), np.float32)
     c = np.zeros_like(a)
 
     def largest_pause():
@@ -300,7 +300,7 @@ def test_the_interpreter_runs_during_a_call(matmul):
         return pause / (times[1] - times[0])
 
     # A busy machine can stop us for long; that it does so each time is another matter.
-    assert min(largest_pause() for _ in range(8)) < 0.5
+    assert any(largest_pause() < 0.5 for _ in range(8))
 
 
 # Building -------------------------------------------------------------------------------------
