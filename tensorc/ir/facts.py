@@ -24,6 +24,8 @@ from tensorc.ir.types import dtype_of
 
 Terms: TypeAlias = frozenset[tuple[Expr, int]]
 _SUMS = frozenset({"add", "sub", "mul"})
+# The comparisons that simplified conditions have, and their negations.
+_NEGATED: Mapping[str, str] = {"lt": "ge", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
 class Facts:
@@ -123,16 +125,14 @@ class Facts:
             case Binary(op="ge", a=a, b=Binary(op="max", a=first, b=second)) if holds:
                 self.learn(Binary("ge", a, first), holds)
                 self.learn(Binary("ge", a, second), holds)
-            case Binary(op=op, a=a, b=b) if dtype_of(a) is DType.INDEX:
-                self._learn_comparison(op if holds else NEGATED.get(op, ""), a, b)
+            case Binary(op=op, a=a, b=b) if op in _NEGATED and dtype_of(a) is DType.INDEX:
+                self._learn_comparison(op if holds else _NEGATED[op], a, b)
 
     def _learn_comparison(self, op: str, a: Expr, b: Expr) -> None:
         difference = self.linear(a) - self.linear(b)
         limit = -difference.constant
         bounds: Mapping[str, Interval] = {
             "lt": (None, limit - 1),
-            "le": (None, limit),
-            "gt": (limit + 1, None),
             "ge": (limit, None),
             "eq": (limit, limit),
         }
@@ -151,8 +151,3 @@ class Facts:
         for sign in (1, -1):
             key = frozenset((atom, sign * coefficient) for atom, coefficient in terms.items())
             self.sums[key] = intersection(self.sums.get(key, ANY), scaled(values, sign))
-
-
-NEGATED: Mapping[str, str] = {
-    "lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq",
-}  # fmt: skip
