@@ -121,9 +121,6 @@ def load(path: str | os.PathLike[str], hook: int) -> LoadedObject:
 
 def exported(kernel: Kernel, signature: Signature, names: Names) -> CompiledModule:
     """The kernel under the name of its header, with all that it needs to stand alone."""
-    context = binding.create_context()
-    module = binding.parse_assembly(kernel.text, context)
-    module.get_function(kernel.symbol).name = names.function
     parts = [_note_text(names.function, kernel.target)]
     if kernel.parallel:
         parts.append(SERIAL_HOOK)
@@ -131,9 +128,16 @@ def exported(kernel: Kernel, signature: Signature, names: Names) -> CompiledModu
         parts.append(_workspace_text(signature, names, kernel.target))
     if kernel.target.triple.endswith("msvc"):
         parts.append(_MSVC_FLOATS)
-    for part in parts:
-        module.link_in(binding.parse_assembly(part, context))
-    return compile_module(str(module), kernel.target)
+    # Closed in this order: a module must not outlive its context.
+    with (
+        binding.create_context() as context,
+        binding.parse_assembly(kernel.text, context) as module,
+    ):
+        module.get_function(kernel.symbol).name = names.function
+        for part in parts:
+            module.link_in(binding.parse_assembly(part, context))
+        text = str(module)
+    return compile_module(text, kernel.target)
 
 
 def _defined(kernel: Kernel, signature: Signature, names: Names) -> Iterator[str]:
