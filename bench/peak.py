@@ -100,7 +100,7 @@ def measure_fma(target: Target, workers: int, repeats: int) -> list[Row]:
     module = compile_module("".join(map(fma_text, widths(target))), target)
     context = (ctypes.c_float * 1024)(0.5)
     cases = {
-        bits: _loop(module.address(f"fma{bits}"), ctypes.addressof(context), workers)
+        bits: on_workers(module.address(f"fma{bits}"), ctypes.addressof(context), workers)
         for bits in widths(target)
     }
     timings = alternate({str(bits): case for bits, case in cases.items()}, repeats)
@@ -227,7 +227,7 @@ def measure_memory(target: Target, kernel: str, workers: int, repeats: int) -> l
         context = (ctypes.c_int64 * 5)(*bases, part, times)
         contexts.append(context)
         label = str(total // 1024)
-        cases[label] = _loop(module.address(kernel), ctypes.addressof(context), workers)
+        cases[label] = on_workers(module.address(kernel), ctypes.addressof(context), workers)
         moved[label] = total * times
     timings = alternate(cases, repeats)
     return [
@@ -236,7 +236,7 @@ def measure_memory(target: Target, kernel: str, workers: int, repeats: int) -> l
     ]
 
 
-def _loop(body: int, context: int, workers: int) -> Callable[[], object]:
+def on_workers(body: int, context: int, workers: int) -> Callable[[], object]:
     """One chunk for each worker, through the hook, without a way through Python's settings."""
     hook = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
         parallel.address()

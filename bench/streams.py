@@ -1,0 +1,171 @@
+"""Kernels that memory bounds, and rows: one thread, against NumPy's streams and torch.
+
+    python -m bench.streams                         the table
+    python -m bench.streams --json streams.json     the same figures as data
+
+Bytes are those that the program reads and writes once, so a rate above another's is less time for
+each byte. `gelu` is the tanh form. Every program is a tensor expression with the rules' schedule.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+# isort: split
+import bench.one_thread  # noqa: F401
+from bench.compare import Roof, Row, compare, heading, stream
+from bench.harness import arguments, report
+
+# isort: split
+import numpy as np
+import torch
+
+import tensorc as tc
+from tensorc.space.default import default_schedule
+
+STREAM, SUMMED = 4 << 20, 16 << 20
+SOFTMAX, LAYERNORM = (1536, 128), (512, 768)
+EPSILON = 1e-5
+Array = np.ndarray
+
+
+def gelu_times_plus(size: int) -> tc.Func:
+    x, y, z = (tc.placeholder((size,), "f32", name=name) for name in "xyz")
+
+    def value(i: object) -> object:
+        inner = 0.7978845608 * (x[i] + 0.044715 * x[i] * x[i] * x[i])
+        return 0.5 * x[i] * (1.0 + tc.tanh(inner)) * y[i] + z[i]
+
+    return tc.func_of([x, y, z], [tc.compute((size,), value, name="out")], name="gelu_mul_add")
+
+
+def triad(size: int) -> tc.Func:
+    x, y = (tc.placeholder((size,), "f32", name=name) for name in "xy")
+    out = tc.compute((size,), lambda i: x[i] * 3.0 + y[i], name="out")
+    return tc.func_of([x, y], [out], name="triad")
+
+
+def total(size: int) -> tc.Func:
+    x = tc.placeholder((size,), "f32", name="x")
+    k = tc.reduce_axis(size, name="k")
+    return tc.func_of([x], [tc.compute((), lambda: tc.sum(x[k], axis=k), name="out")], name="sum")
+
+
+def softmax(rows: int, columns: int) -> tc.Func:
+    x = tc.placeholder((rows, columns), "f32", name="x")
+    k, m = tc.reduce_axis(columns, name="k"), tc.reduce_axis(columns, name="m")
+    top = tc.compute((rows,), lambda i: tc.max(x[i, k], axis=k), name="top")
+    grown = tc.compute((rows, columns), lambda i, j: tc.exp(x[i, j] - top[i]), name="grown")
+    sums = tc.compute((rows,), lambda i: tc.sum(grown[i, m], axis=m), name="sums")
+    out = tc.compute((rows, columns), lambda i, j: grown[i, j] / sums[i], name="out")
+    return tc.func_of([x], [out], name="softmax")
+
+
+def layernorm(rows: int, columns: int) -> tc.Func:
+    x = tc.placeholder((rows, columns), "f32", name="x")
+    scale, shift = (tc.placeholder((columns,), "f32", name=name) for name in ("scale", "shift"))
+    k, m = tc.reduce_axis(columns, name="k"), tc.reduce_axis(columns, name="m")
+    sums = tc.compute((rows,), lambda i: tc.sum(x[i, k], axis=k), name="sums")
+    mean = tc.compute((rows,), lambda i: sums[i] / columns, name="mean")
+    squares = tc.compute(
+        (rows,), lambda i: tc.sum((x[i, m] - mean[i]) * (x[i, m] - mean[i]), axis=m), name="squares"
+    )
+    inverse = tc.compute((rows,), lambda i: tc.rsqrt(squares[i] / columns + EPSILON), name="inv")
+    out = tc.compute(
+        (rows, columns),
+        lambda i, j: (x[i, j] - mean[i]) * inverse[i] * scale[j] + shift[j],
+        name="out",
+    )
+    return tc.func_of([x, scale, shift], [out], name="layernorm")
+
+
+def kernel(func: tc.Func, *inputs: Array, expected: Array) -> Callable[[], object]:
+    """The scheduled function on these arrays, once its result is known to be right."""
+    module = tc.build(default_schedule(func))
+    result = np.full(expected.shape, np.nan, np.float32)
+    module(*inputs, result)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+    return lambda: module(*inputs, result)
+
+
+def streams(repeats: int) -> list[Row]:
+    generator = np.random.default_rng(0)
+    x, y, z = (generator.standard_normal(STREAM, np.float32) for _ in range(3))
+    inner = 0.7978845608 * (x + 0.044715 * x**3)
+    expected = 0.5 * x * (1 + np.tanh(inner)) * y + z
+    gelu = kernel(gelu_times_plus(STREAM), x, y, z, expected=expected)
+    plain = kernel(triad(STREAM), x, y, expected=x * 3 + y)
+    out = np.empty_like(x)
+
+    def numpy_triad() -> None:
+        np.multiply(x, 3.0, out=out)
+        np.add(out, y, out=out)
+
+    tensors = [torch.from_numpy(a) for a in (x, y, z)]
+
+    def eager() -> torch.Tensor:
+        return torch.nn.functional.gelu(tensors[0], approximate="tanh") * tensors[1] + tensors[2]
+
+    roof = stream("triad", 12 * STREAM)
+    ours = {"default": (plain, roof)}
+    rows = compare("triad 4M", 12.0 * STREAM, "GB/s", ours, {"numpy": numpy_triad}, repeats)
+    own = Roof("triad of ours", plain, 12.0 * STREAM)
+    ours = {"default": (gelu, own)}
+    rows += compare("gelu(x)*y+z 4M", 16.0 * STREAM, "GB/s", ours, {"torch": eager}, repeats)
+    return rows
+
+
+def sums(repeats: int) -> list[Row]:
+    x = np.random.default_rng(0).standard_normal(SUMMED, np.float32)
+    expected = np.asarray(x.sum(dtype=np.float64), np.float32)
+    module = tc.build(default_schedule(total(SUMMED)))
+    result = np.full((), np.nan, np.float32)
+    module(x, result)
+    # The sum of so many numbers around zero is small beside the sum of their sizes.
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-6 * SUMMED)
+    tensor = torch.from_numpy(x)
+    ours = {"default": (lambda: module(x, result), stream("read", 4 * SUMMED))}
+    peers = {"numpy": x.sum, "torch": tensor.sum}
+    return compare("sum 16M", 4.0 * SUMMED, "GB/s", ours, peers, repeats)
+
+
+def rows_of(repeats: int) -> list[Row]:
+    generator = np.random.default_rng(0)
+    a = generator.standard_normal(SOFTMAX, np.float32)
+    ta = torch.from_numpy(a)
+    ours = kernel(softmax(*SOFTMAX), a, expected=torch.softmax(ta, 1).numpy())
+    roof = stream("copy", 2 * a.nbytes)
+    peers = {"torch": lambda: torch.softmax(ta, 1)}
+    case = "softmax " + "x".join(map(str, SOFTMAX))
+    rows = compare(case, 2.0 * a.nbytes, "GB/s", {"default": (ours, roof)}, peers, repeats)
+    b = generator.standard_normal(LAYERNORM, np.float32)
+    scale, shift = (generator.standard_normal(LAYERNORM[1], np.float32) for _ in range(2))
+    tensors = [torch.from_numpy(array) for array in (b, scale, shift)]
+
+    def eager() -> torch.Tensor:
+        return torch.nn.functional.layer_norm(tensors[0], LAYERNORM[1:], *tensors[1:], EPSILON)
+
+    ours = kernel(layernorm(*LAYERNORM), b, scale, shift, expected=eager().numpy())
+    roof = stream("copy", 2 * b.nbytes)
+    case = "layernorm " + "x".join(map(str, LAYERNORM))
+    return rows + compare(
+        case, 2.0 * b.nbytes, "GB/s", {"default": (ours, roof)}, {"torch": eager}, repeats
+    )
+
+
+def main() -> int:
+    options = arguments(__doc__).parse_args()
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        rows = [
+            *streams(options.repeats),
+            *sums(options.repeats),
+            *rows_of(options.repeats),
+        ]
+    report(heading(), rows, options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
