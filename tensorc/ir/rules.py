@@ -41,6 +41,7 @@ from tensorc.ir.handles import (
     unary,
 )
 from tensorc.ir.nodes import Binary, Expr, Var
+from tensorc.ir.print import print_expr
 
 Domain: TypeAlias = Literal["index", "signed", "integers", "numbers", "floats", "conditions", "any"]
 
@@ -68,6 +69,11 @@ class Rule:
     pattern: Expr
     result: Expr
     when: Expr
+
+    def __str__(self) -> str:
+        pattern, result = (print_expr(part, DType.INDEX) for part in (self.pattern, self.result))
+        condition = "" if self.when == TRUE.expr else f" if {print_expr(self.when)}"
+        return f"{self.name}: {pattern} -> {result}{condition}"
 
 
 def _letter(name: str, dtype: DType = DType.INDEX) -> Handle:

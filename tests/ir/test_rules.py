@@ -31,6 +31,11 @@ RULE = {rule.name: rule for rule in RULES}
 IDS = [rule.name for rule in RULES]
 
 
+def test_rules_can_be_read():
+    assert str(RULE["div-multiple"]) == "div-multiple: (x * c + y) // c -> x + y // c if c > 1"
+    assert str(RULE["sub-itself"]) == "sub-itself: x - x -> 0"
+
+
 def letters(rule: Rule) -> list[str]:
     found = (v.name for part in (rule.pattern, rule.result, rule.when) for v in nodes(part, Var))
     return sorted(set(found))
