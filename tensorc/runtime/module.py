@@ -6,7 +6,7 @@ import ctypes
 import dataclasses
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +32,7 @@ from tensorc.runtime.array import aligned_bytes, empty, view
 from tensorc.runtime.code import compiled
 from tensorc.runtime.entry import Call, make_entry
 from tensorc.runtime.header import Names, header
+from tensorc.runtime.packing import Packed, packing
 from tensorc.runtime.profile import Profile, measured
 from tensorc.runtime.work import Values
 from tensorc.target import Target
@@ -100,7 +101,8 @@ def build(
     wanted = target if target is not None else getattr(what, "target", "cpu")
     if name is not None:
         func = replace(func, name=name)
-    return Module(func, Target.parse(wanted), Options(checks=checks))
+    packs = () if isinstance(what, Func) else getattr(what, "packs", ())
+    return Module(func, Target.parse(wanted), Options(checks=checks), packs)
 
 
 class Module:
@@ -112,10 +114,23 @@ class Module:
     A torch tensor that requires gradients is read as if detached, and may not be written.
 
     Calls from several threads run at the same time; the interpreter lock is free meanwhile.
+
+    Where a schedule changed the layout of a constant, a call takes the constant as it was declared
+    and packs it when it sees it for the first time; a saved object takes it packed, see `pack`.
     """
 
-    def __init__(self, func: Func, target: Target, options: Options):
+    def __init__(
+        self,
+        func: Func,
+        target: Target,
+        options: Options,
+        packs: Sequence[tuple[str, Func]] = (),
+    ):
         self.func, self.target, self._options = func, target, options
+        self._packed = {
+            name: Packed([Module(f, target, Options()).run for n, f in packs if n == name])
+            for name in dict(packs)
+        }
         self._code = compiled(func, target, options)
         self._loaded: LoadedObject | None = None
         self._loading = threading.Lock()
@@ -134,8 +149,22 @@ class Module:
         self._call(*arguments)
 
     def _first_call(self, *arguments: object) -> None:
-        self._call = self._bound(self.signature.function(self.address))
+        call = self._bound(self.signature.function(self.address))
+        names = [param.name for param in self.signature.params]
+        places = {names.index(name): packed for name, packed in self._packed.items()}
+        self._call = packing(call, places) if places else call
         self._call(*arguments)
+
+    def pack(self, name: str, array: object) -> Array:
+        """A constant in the layout in which the kernel, and a saved object, reads it.
+
+        Raises:
+            ArgumentError: the schedule changed no layout of this name, or the array does not fit.
+        """
+        if name not in self._packed:
+            legal = ", ".join(self._packed) or "none"
+            raise ArgumentError(name, f"its layout is as declared; packed are: {legal}")
+        return self._packed[name](array)
 
     def _bound(self, function: Callable[..., int]) -> Call:
         """The entry check in front of a C function."""

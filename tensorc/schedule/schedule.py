@@ -89,6 +89,11 @@ class Schedule:
         return self.state.target
 
     @property
+    def packs(self) -> tuple[tuple[str, Func], ...]:
+        """The functions that bring constants into the layouts that the nest now reads."""
+        return self.state.packs
+
+    @property
     def steps(self) -> tuple[Step, ...]:
         """The steps so far: the trace."""
         return tuple(self._steps)
