@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         VerifyError,
     )
+    from tensorc.graph.compile import CompiledNetwork, compile
     from tensorc.ir.build import (
         abs,
         all,
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from tensorc.runtime.module import Module, build
     from tensorc.schedule.schedule import Schedule
     from tensorc.schedule.trace import Trace
+    from tensorc.space.default import default_schedule
     from tensorc.target import Target
 
 __version__ = "0.1.0"
@@ -109,6 +111,7 @@ _NAMES_OF = {
         "UnsupportedError",
         "VerifyError",
     ),
+    "tensorc.graph.compile": ("CompiledNetwork", "compile"),
     "tensorc.ir.build": (
         "abs",
         "all",
@@ -180,6 +183,7 @@ _NAMES_OF = {
     ),
     "tensorc.schedule.schedule": ("Schedule",),
     "tensorc.schedule.trace": ("Trace",),
+    "tensorc.space.default": ("default_schedule",),
     "tensorc.target": ("Target",),
 }
 # A module's own name stands for the module itself.
