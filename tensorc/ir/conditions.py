@@ -163,6 +163,7 @@ def rank(program: Program) -> Iterator[Fault]:
     for place in program.places:
         node = place.node
         for buffer in buffers_of(node):
+            assert isinstance(node, Load | MaskedLoad | Store | MaskedStore | Reduce)
             indices = node.indices
             if len(indices) != len(buffer.shape):
                 yield (
