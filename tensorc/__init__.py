@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tensorc.errors import (
         ArgumentError,
         CompileError,
+        ExpressionError,
         InterpreterError,
         LimitError,
         ParseError,
@@ -102,6 +103,7 @@ _NAMES_OF = {
     "tensorc.errors": (
         "ArgumentError",
         "CompileError",
+        "ExpressionError",
         "InterpreterError",
         "LimitError",
         "ParseError",
