@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     )
     from tensorc.ir.nodes import Func
     from tensorc.ir.parse import parse
-    from tensorc.runtime.module import Module, build
+    from tensorc.runtime.module import Module, RuntimeCheckError, build
     from tensorc.schedule.schedule import Schedule
     from tensorc.schedule.trace import Trace
     from tensorc.space.default import default_schedule
@@ -179,10 +179,7 @@ _NAMES_OF = {
     ),
     "tensorc.ir.nodes": ("Func",),
     "tensorc.ir.parse": ("parse",),
-    "tensorc.runtime.module": (
-        "Module",
-        "build",
-    ),
+    "tensorc.runtime.module": ("Module", "RuntimeCheckError", "build"),
     "tensorc.schedule.schedule": ("Schedule",),
     "tensorc.schedule.trace": ("Trace",),
     "tensorc.space.default": ("default_schedule",),

@@ -21,6 +21,7 @@ import ctypes
 import itertools
 import re
 import sys
+import threading
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from types import MappingProxyType
@@ -63,6 +64,8 @@ class LoadedObject:
             raise CompileError(f"the object file cannot be linked: {error}") from None
         # A lookup's answer unloads the library when it is dropped, so each is kept.
         self._found: dict[str, Any] = {}
+        # Two look-ups of one symbol at once would drop one of the answers.
+        self._looking = threading.Lock()
 
     @staticmethod
     def _check(data: bytes, symbols: Mapping[str, int]) -> tuple[str, ...]:
@@ -84,14 +87,18 @@ class LoadedObject:
         Raises:
             CompileError: the object defines no such symbol.
         """
-        if symbol not in self._found:
-            try:
-                self._found[symbol] = self._session.lookup(self._library, symbol)
-            except RuntimeError as error:
-                legal = f"; it defines {', '.join(self._defined)}" if self._defined else ""
-                raise CompileError(f"no symbol {symbol!r} in the object{legal} ({error})") from None
-        address: int = self._found[symbol][symbol]
-        return address
+        with self._looking:
+            if symbol not in self._found:
+                self._found[symbol] = self._looked_up(symbol)
+            address: int = self._found[symbol][symbol]
+            return address
+
+    def _looked_up(self, symbol: str) -> Any:
+        try:
+            return self._session.lookup(self._library, symbol)
+        except RuntimeError as error:
+            legal = f"; it defines {', '.join(self._defined)}" if self._defined else ""
+            raise CompileError(f"no symbol {symbol!r} in the object{legal} ({error})") from None
 
 
 def load_object(data: bytes, symbols: Mapping[str, int] = _NO_SYMBOLS) -> LoadedObject:
