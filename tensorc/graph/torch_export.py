@@ -187,6 +187,7 @@ def _first_line(error: Exception) -> str:
 
 def _exported(module: Any, inputs: Sequence[Any] | None, keywords: Any) -> Any:
     import torch
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     if inputs is None and keywords is None:
         raise ArgumentError("example_inputs", "a module is exported with example inputs; pass them")
@@ -197,7 +198,7 @@ def _exported(module: Any, inputs: Sequence[Any] | None, keywords: Any) -> Any:
     try:
         with torch.no_grad():
             return torch.export.export(module, tuple(inputs or ()), keywords)
-    except torch._dynamo.exc.UserError as error:
+    except (torch._dynamo.exc.TorchDynamoException, GuardOnDataDependentSymNode) as error:
         what = "control flow that depends on data"
         problem = Unsupported(what, _first_line(error), ((type(module).__name__, 1),))
         raise UnsupportedNetworkError(type(module).__name__, [problem]) from error

@@ -181,7 +181,7 @@ class _Fusion:
                 return self._joins_as_rows(node, group, uses)
         if group.anchor is None:
             if group.rows is None:
-                return not self._repeated(node, uses)
+                return not self._repeated(node, uses) or self._brings_rows(node, group)
             reduced = any(operator_of(use.user).kind is Kind.ROWS for use in uses)
             return not (reduced and self._follows_anchor(node))
         if all(use.user is group.anchor for use in uses):
@@ -209,6 +209,20 @@ class _Fusion:
             if operator_of(below).kind is Kind.ANCHOR or self._follows_anchor(below):
                 return True
         return False
+
+    def _brings_rows(self, node: Node, group: _Growing) -> bool:
+        """Whether a map follows reductions of tensors of the group's shape, which then belong to
+        the group: x / norm(x) is one program. The group becomes one of rows."""
+        below: Node | None = node
+        while below is not None and operator_of(below).kind is not Kind.ROWS:
+            narrow = operator_of(below).kind is Kind.POINTWISE or below.op == "view"
+            made = [self.producers[v] for v in below.inputs if v in self.producers]
+            below = made[0] if narrow and len(made) == 1 else None
+        rows = None if below is None else reduced_dimensions(below)
+        if rows is None or any(member.output.shape != rows[0] for member in group.members):
+            return False
+        group.rows = rows
+        return True
 
     def _repeated(self, node: Node, uses: list[_Use]) -> bool:
         """Whether computing a map where it is read would compute elements of it again and again."""
