@@ -76,9 +76,12 @@ def concurrent(func: Func, loop: str, mark: Mark) -> Iterator[Violation]:
         yield too_complex(mark)
 
 
+_RFACTOR = "rfactor gives each iteration an element of its own to reduce into"
+
+
 def _instead_of_parallel(dependence: Dependence, loop: str) -> str | None:
     if dependence.reduction:
-        return f"rfactor `{loop}` first, then run the factored loop in parallel"
+        return _RFACTOR
     outside = dependence.buffer in dict(dependence.source.scopes)
     if outside and dependence.kind != "flow":
         unless = f"where no value of `{dependence.buffer}` passes between iterations"
@@ -111,9 +114,7 @@ def lockstep(func: Func, loop: str, mark: Mark) -> Iterator[Violation]:
                     " in the wrong order",
                     "in lockstep they would run together, or the other way round",
                     (mark,),
-                    f"rfactor `{loop}` first, then vectorize the factored loop"
-                    if dependence.reduction
-                    else None,
+                    _RFACTOR if dependence.reduction else None,
                 )
                 return
     except TooComplexError:

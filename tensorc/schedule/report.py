@@ -162,7 +162,7 @@ def _origin(name: str, states: Sequence[State], steps: Sequence[Step]) -> str:
 
 _RUN = {"parallel": "made parallel", "vectorize": "vectorized", "unroll": "unrolled"}
 
-_OF_LOOPS = (p.Parallel, p.Vectorize, p.Unroll, p.Reorder, p.Fuse, p.Split, p.Fission, p.Merge)
+_OF_LOOPS = (p.Parallel, p.Vectorize, p.Unroll, p.Reorder, p.Fuse, p.Fission, p.Merge)
 _PLACES: Mapping[type[Step], str] = {
     p.ComputeAt: "loop",
     p.ReverseComputeAt: "loop",
@@ -185,10 +185,11 @@ def _alternatives(violation: Violation, step: Step, state: State) -> tuple[str, 
 
 def _kinds(step: Step, state: State) -> Iterator[tuple[str, Step]]:
     fields = _texts(step)
-    for kind in (p.Parallel, p.Vectorize, p.Split, p.Unroll):
+    parts = (p.Rfactor,) if isinstance(step, p.Parallel | p.Vectorize) else ()
+    for kind in (p.Parallel, p.Vectorize, *parts, p.Split, p.Unroll):
         for name in loops(state.func):
             if name in fields and not isinstance(step, kind):
-                other = p.Split(name, (2,)) if kind is p.Split else kind(name)  # type: ignore[call-arg]
+                other = p.Split(name, (2,)) if kind is p.Split else kind(name)
                 yield f"{kind.primitive} {name}", other
 
 

@@ -20,7 +20,7 @@ from tensorc.schedule.tidy import tidied
 
 LARGEST_FACTOR = 1 << 31
 TAILS = ("guard", "shift", "pad")
-_GUARD = 'the default, tail="guard", is legal here'
+_GUARD = 'the default tail, "guard", has no such condition'
 
 
 @dataclass(frozen=True, slots=True)
