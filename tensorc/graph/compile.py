@@ -16,7 +16,8 @@ from tensorc.graph.kernels import Scheduler, build_kernels
 from tensorc.graph.passes import fuse, optimised
 from tensorc.graph.reports import Comparison, Layer, Profile, difference, profile_of, task_table
 from tensorc.graph.tasks import Partition, Task, partition
-from tensorc.graph.torch_export import Imported, load, storage
+from tensorc.graph.torch_export import Imported, load
+from tensorc.graph.torch_tensors import storage
 from tensorc.graph.torch_values import result_arrays, values_of
 from tensorc.ir.interp.arrays import STORAGE
 from tensorc.target import Target
@@ -67,7 +68,7 @@ def compile(
     *_, (_, graph) = optimised(imported.graph, evaluate)
     parts = partition(graph, fuse(graph))
     executor = Executor(graph, parts, tasks_of(parts, scheduler))
-    return CompiledNetwork(imported, graph, parts, executor)
+    return CompiledNetwork(imported, parts, executor)
 
 
 class CompiledNetwork:
@@ -78,10 +79,8 @@ class CompiledNetwork:
     copied. Calls from several threads run one after the other.
     """
 
-    def __init__(
-        self, imported: Imported, graph: Graph, partition: Partition, executor: Executor
-    ) -> None:
-        self.graph, self.partition = graph, partition
+    def __init__(self, imported: Imported, partition: Partition, executor: Executor) -> None:
+        self.graph, self.partition = executor.graph, partition
         self._imported, self._executor = imported, executor
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -179,7 +178,7 @@ class CompiledNetwork:
             return list(arrays), arrays
         import torch
 
-        from tensorc.graph.torch_export import torch_dtype
+        from tensorc.graph.torch_tensors import torch_dtype
 
         tensors = [torch.empty(v.shape, dtype=torch_dtype(v.dtype)) for v in self.graph.outputs]
         return tensors, [storage(tensor) for tensor in tensors]

@@ -144,7 +144,10 @@ class Timing:
 
 
 class Executor:
-    """A network ready to run: its buffers, its constants in place, its calls bound."""
+    """A network ready to run: its buffers, its constants in place, its calls bound.
+
+    `graph` is the network without the constants that are only kept packed.
+    """
 
     def __init__(self, graph: Graph, partition: Partition, tasks: Sequence[Runnable]):
         self.graph, self.partition = graph, partition
@@ -159,6 +162,7 @@ class Executor:
         self._slots = self._places()
         self._packed: dict[tuple[Value, int, str], Slot] = {}
         self._bound = [self._bind(call, tasks[call.task]) for call in partition.calls]
+        self._drop_unused()
         self._lock = threading.Lock()
 
     def _places(self) -> dict[Value, Slot]:
@@ -188,6 +192,15 @@ class Executor:
             array = task.packed(parameter, plain)
             self._packed[key] = self._slots[value] if array is plain else Slot(array)
         return self._packed[key]
+
+    def _drop_unused(self) -> None:
+        """Let go of the constants that all their readers have in another layout."""
+        kept = {id(slot) for slot in self._packed.values()}
+        for value in self.graph.constants:
+            if id(self._slots[value]) not in kept and value not in self._results:
+                del self._slots[value]
+        used = {v: a for v, a in self.graph.constants.items() if v in self._slots}
+        self.graph = self.graph.replace(constants=used)
 
     @property
     def arena_bytes(self) -> int:

@@ -7,6 +7,7 @@ beside it: scheduling is Python and LLVM takes one thread at a time, so threads 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import subprocess
@@ -233,8 +234,10 @@ class _Helper:
         self.thread.join()
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        with self.process.stdin, self.process.stdout:
-            pass
+        # What a dead process left unread in its pipe cannot be flushed.
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.stdout.close()
         self.process.wait()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 from tensorc.dtype import DType
@@ -24,22 +25,31 @@ from tensorc.graph.ops_views import reshaped
 from tensorc.ir import build as tc
 from tensorc.ir.build import Handle
 
+LARGEST_F32 = float.fromhex("0x1.fffffep127")
+
 
 def _softmax_dimension(self: Any, dim: int, **_: object) -> tuple[int, ...]:
     return (dimension(dim, len(self.shape)),)
 
 
-def _exponentials(self: Operand, dim: int) -> tuple[Operand, Operand, Operand, tuple[int, ...]]:
-    """exp(x - the greatest of the row), the greatest, the sum of a row, and the dimension."""
+def _exponentials(
+    self: Operand, dim: int, least: float = -math.inf
+) -> tuple[Operand, Operand, Operand, tuple[int, ...]]:
+    """exp(x - the greatest of the row), the greatest, the sum of a row, and the dimension.
+
+    The greatest counts as no less than `least`.
+    """
     source = reused("x", self.cast(wide_dtype(self.dtype)))
-    if not source.dtype.is_float:
+    dtype = source.dtype
+    if not dtype.is_float:
         raise RefusedError(f"softmax of {self.dtype}")
     source = ranked(source)
     gone = (dimension(dim, source.rank),)
     greatest = rows("max", source, gone, lambda x, axes, _: tc.max(x, axis=axes))[0]
-    powers = Operand(
-        source.shape, source.dtype, lambda *i: tc.exp(source[i] - greatest[without(i, gone)])
-    )
+    if least != -math.inf:
+        found = greatest
+        greatest = elementwise(lambda x: tc.maximum(x, number(least, dtype)), found, compute=dtype)
+    powers = Operand(source.shape, dtype, lambda *i: tc.exp(source[i] - greatest[without(i, gone)]))
     powers = stored("exp", powers)
     total = rows("sum", powers, gone, lambda x, axes, _: tc.sum(x, axis=axes))[0]
     return powers, greatest, total, gone
@@ -60,13 +70,18 @@ def softmax(self: Operand, dim: int, half_to_float: bool = False) -> Operand:
 
 @operator("_safe_softmax", kind=Kind.ROWS, reduced=_softmax_dimension)
 def safe_softmax(self: Operand, dim: int, dtype: DType | None = None) -> Operand:
-    """Softmax whose rows of nothing but minus infinity are zero."""
-    powers, greatest, total, gone = _exponentials(self, dim)
+    """Softmax whose rows of nothing but minus infinity are zero.
+
+    In such a row, minus infinity less the least finite number is minus infinity again, whose exp
+    is 0; and a sum is otherwise at least the 1 of the greatest, so dividing by no less than 1
+    changes no other row.
+    """
+    wide = wide_dtype(self.dtype)
+    least = -sys.float_info.max if wide is DType.F64 else -LARGEST_F32
+    powers, _, total, gone = _exponentials(self, dim, least)
 
     def element(*i: Index) -> Handle:
-        row = without(i, gone)
-        value = powers[i] / total[row]
-        return tc.select(greatest[row] == -math.inf, number(0, value.dtype), value)
+        return powers[i] / tc.maximum(total[without(i, gone)], number(1, wide))
 
     return _like(self, powers.shape, element, self.dtype if dtype is None else dtype)
 

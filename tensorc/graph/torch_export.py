@@ -1,8 +1,7 @@
 """Networks from torch: a module, an `ExportedProgram`, or the `.pt2` file of one.
 
 `torch.export` makes a functional graph and `run_decompositions` one of core ATen operators, whose
-values we take over one by one, weights in place. What every operator gives is compared with the
-shape and dtype that torch says it has. All that is unsupported is collected before anything fails.
+values we take over one by one, weights in place.
 """
 
 from __future__ import annotations
@@ -10,53 +9,22 @@ from __future__ import annotations
 import operator
 import os
 import zipfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tensorc.dtype import DType
-from tensorc.errors import ArgumentError, TensorcError, UnsupportedError
-from tensorc.graph.elements import Operand, RefusedError, operand
-from tensorc.graph.graph import Argument, Array, Graph, Node, Value
-from tensorc.graph.ops import apply, find
-from tensorc.ir import build as tc
-
-# Arguments that say nothing about values.
-_IGNORED = frozenset({"layout", "device", "pin_memory", "non_blocking", "memory_format"})
-# Nodes without a result of their own.
-_CHECKS = frozenset({"_assert_tensor_metadata", "_assert_async", "sym_constrain_range"})
-
-
-@dataclass(frozen=True, slots=True)
-class Unsupported:
-    """One thing that keeps a network from being imported, with all the modules it occurs in."""
-
-    what: str
-    reason: str
-    places: tuple[tuple[str, int], ...]
-
-    @property
-    def count(self) -> int:
-        return sum(count for _, count in self.places)
-
-    def __str__(self) -> str:
-        times = "once" if self.count == 1 else f"{self.count} times"
-        shown = [f"{path or 'the network itself'}" for path, _ in self.places[:5]]
-        more = len(self.places) - len(shown)
-        where = ", ".join(shown) + (f" and {more} more modules" if more > 0 else "")
-        reason = f": {self.reason}" if self.reason else ""
-        return f"{self.what}{reason} ({times}, in {where})"
-
-
-class UnsupportedNetworkError(UnsupportedError):
-    """A network that cannot be imported. `problems` lists everything that is in the way."""
-
-    def __init__(self, name: str, problems: Iterable[Unsupported]):
-        self.name, self.problems = name, tuple(problems)
-        lines = "".join(f"\n  {problem}" for problem in self.problems)
-        super().__init__(f"{name} uses what is not supported:{lines}")
+from tensorc.errors import ArgumentError
+from tensorc.graph.graph import Graph, Value
+from tensorc.graph.ops import find
+from tensorc.graph.torch_import import (
+    CHECKS,
+    Unsupported,
+    UnsupportedNetworkError,
+    import_graph,
+    refuse_dynamic,
+)
+from tensorc.graph.torch_tensors import op_name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,9 +125,10 @@ def load(
         reason = "expected a torch.nn.Module, an ExportedProgram or the path of a .pt2 file"
         raise ArgumentError("network", f"{reason}, got a {type(source).__name__}")
     if _needs_decomposition(source):
-        _refuse_dynamic(source)
+        refuse_dynamic(source)
         source = source.run_decompositions()
-    return import_program(source)
+    graph, origins = import_graph(source)
+    return Imported(graph, source, origins)
 
 
 def _from_file(path: Path) -> Any:
@@ -211,291 +180,7 @@ def _needs_decomposition(program: Any) -> bool:
         if node.op == "call_function" and node.target is not operator.getitem:
             if schema is None or schema.is_mutable:
                 return True
-            name = _op_name(node.target)
-            if name.partition(".")[0] not in _CHECKS and find(name) is None:
+            name = op_name(node.target)
+            if name.partition(".")[0] not in CHECKS and find(name) is None:
                 return True
     return False
-
-
-# The graph --------------------------------------------------------------------------------------
-
-
-def import_program(program: Any) -> Imported:
-    """The graph of an exported program of core ATen operators.
-
-    Raises:
-        UnsupportedNetworkError: it uses what we do not support; all of it is listed.
-    """
-    importer = _Importer(program)
-    graph = importer.graph()
-    return Imported(graph, program, importer.origins)
-
-
-@dataclass
-class _Importer:
-    program: Any
-    problems: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
-    values: dict[Any, Value | tuple[Value | None, ...]] = field(default_factory=dict)
-    origins: dict[Value, str] = field(default_factory=dict)
-
-    def graph(self) -> Graph:
-        _refuse_dynamic(self.program)
-        inputs, constants = self._inputs()
-        nodes = [made for node in self.program.graph.nodes for made in self._node(node)]
-        outputs = self._outputs()
-        name = _name(self.program)
-        if self.problems:
-            raise UnsupportedNetworkError(
-                name,
-                (Unsupported(*key, tuple(places.items())) for key, places in self.problems.items()),
-            )
-        return Graph(inputs, outputs, tuple(nodes), constants, name).pruned()
-
-    def _problem(self, what: str, reason: str, where: str) -> None:
-        self.problems.setdefault((what, reason), Counter())[where] += 1
-
-    def _inputs(self) -> tuple[tuple[Value, ...], dict[Value, Array]]:
-        by_name = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
-        inputs, constants = [], {}
-        for spec in self.program.graph_signature.input_specs:
-            node = by_name[spec.arg.name]
-            if hasattr(spec.arg, "value"):
-                self.values[node] = ()
-                continue
-            tensor = node.meta.get("val")
-            value = self._value(spec.arg.name, tensor, spec.target or spec.arg.name)
-            if value is None:
-                continue
-            self.values[node] = value
-            if spec.kind.name == "USER_INPUT":
-                inputs.append(value)
-            else:
-                constants[value] = storage(self._constant(spec.target))
-        return tuple(inputs), constants
-
-    def _constant(self, target: str) -> Any:
-        program = self.program
-        return (
-            program.state_dict[target]
-            if target in program.state_dict
-            else program.constants[target]
-        )
-
-    def _value(self, name: str, tensor: Any, where: str) -> Value | None:
-        """The value of a tensor of torch's, None (and a problem noted) when we have no such."""
-        dtype = dtype_of(getattr(tensor, "dtype", None))
-        if dtype is None:
-            kind = getattr(tensor, "dtype", type(tensor).__name__)
-            self._problem(f"a value of type {kind}", "", where)
-            return None
-        if not all(isinstance(extent, int) for extent in tensor.shape):
-            shape = ", ".join(map(str, tensor.shape))
-            self._problem("a shape that depends on data", f"`{name}` is [{shape}]", where)
-            return None
-        return Value(name, tuple(tensor.shape), dtype)
-
-    def _outputs(self) -> tuple[Value, ...]:
-        found = []
-        by_name = {node.name: node for node in self.program.graph.nodes}
-        for spec in self.program.graph_signature.output_specs:
-            if spec.kind.name != "USER_OUTPUT":
-                what = f"a result of kind {spec.kind.name.lower()}"
-                self._problem(what, "the network changes its inputs or buffers", str(spec.target))
-            elif not hasattr(spec.arg, "value"):
-                value = self.values.get(by_name[spec.arg.name])
-                if isinstance(value, Value):
-                    found.append(value)
-        return tuple(found)
-
-    def _node(self, node: Any) -> list[Node]:
-        if node.op != "call_function":
-            return []
-        if node.target is operator.getitem:
-            source = self.values.get(node.args[0])
-            if isinstance(source, tuple) and source:
-                part = source[node.args[1]]
-                if part is not None:
-                    self.values[node] = part
-                    self.origins[part] = node.name
-            return []
-        where = module_path(node)
-        name = _op_name(node.target)
-        if name.partition(".")[0] in _CHECKS:
-            return []
-        if find(name) is None:
-            self._problem(name, "no such operator", where)
-            self._results(node, where)
-            return []
-        arguments = self._arguments(node)
-        results = self._results(node, where)
-        several = results if isinstance(results, tuple) else (results,)
-        outputs = tuple(value for value in several if value is not None)
-        if arguments is None or len(outputs) != len(several) or not outputs:
-            return []
-        packet = name.partition(".")[0]
-        made = Node(packet if find(name) is find(packet) else name, arguments, outputs, where)
-        self._check(made, name)
-        return [made]
-
-    def _results(self, node: Any, where: str) -> Value | tuple[Value | None, ...] | None:
-        given = node.meta.get("val")
-        if isinstance(given, tuple | list):
-            several = tuple(
-                None if one is None else self._value(f"{node.name}.{position}", one, where)
-                for position, one in enumerate(given)
-            )
-            self.values[node] = several
-            return several
-        value = self._value(node.name, given, where)
-        if value is not None:
-            self.values[node] = value
-            self.origins[value] = node.name
-        return value
-
-    def _arguments(self, node: Any) -> tuple[tuple[str, Argument], ...] | None:
-        """The arguments by name; None when one comes from what has not been imported."""
-
-        def value_of(found: Any) -> Value:
-            value = self.values[found]
-            if not isinstance(value, Value):
-                raise KeyError(found)
-            return value
-
-        import torch
-
-        try:
-            given = schema_arguments(node.target, node.args, node.kwargs)
-            return tuple(
-                (name, converted(value, torch.fx.Node, value_of)) for name, value in given.items()
-            )
-        except KeyError:
-            return None
-
-    def _check(self, node: Node, name: str) -> None:
-        """What the operator gives must be what torch says it gives."""
-        try:
-            results = apply(node, _any_operand)
-        except RefusedError as error:
-            self._problem(name, str(error), node.where)
-            return
-        for value, result in zip(node.outputs, results, strict=True):
-            if (result.shape, result.dtype) != (value.shape, value.dtype):
-                ours = f"{result.dtype}{list(result.shape)}"
-                reason = f"torch gives {value.dtype}{list(value.shape)} here, our operator {ours}"
-                self._problem(name, reason, node.where)
-
-
-def schema_arguments(
-    target: Any, positional: Sequence[Any], keywords: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The arguments of an ATen operator by the names that our operators give them."""
-    given: dict[str, Any] = {}
-    for position, argument in enumerate(target._schema.arguments):
-        name = "self" if argument.name == "input" else argument.name
-        if position < len(positional):
-            given[name] = positional[position]
-        elif argument.name in keywords:
-            given[name] = keywords[argument.name]
-    return {
-        name: value
-        for name, value in given.items()
-        if name not in _IGNORED and not (name == "dtype" and value is None)
-    }
-
-
-def converted(value: Any, kind: type, value_of: Callable[[Any], Value]) -> Argument:
-    """An argument of torch's as ours, with value_of(x) for each x of class `kind` in it.
-
-    Raises:
-        KeyError: it holds a dtype that we do not have.
-    """
-    import torch
-
-    if isinstance(value, kind):
-        return value_of(value)
-    if isinstance(value, list | tuple):
-        return tuple(converted(part, kind, value_of) for part in value)
-    if isinstance(value, torch.dtype):
-        dtype = dtype_of(value)
-        if dtype is None:
-            raise KeyError(value)
-        return dtype
-    assert value is None or isinstance(value, bool | int | float | str)
-    return value
-
-
-def _any_operand(value: Value) -> Operand:
-    return operand(tc.placeholder(value.shape, value.dtype))
-
-
-def _op_name(target: Any) -> str:
-    """`name.overload` of an ATen operator; of others their full name."""
-    namespace = getattr(target, "namespace", "")
-    if namespace != "aten":
-        return str(target)
-    return f"{target.overloadpacket.__name__}.{target._overloadname}"
-
-
-def module_path(node: Any) -> str:
-    """The path of the module that a node of torch's was traced in."""
-    stack = node.meta.get("nn_module_stack") or {}
-    path: str = next(reversed(list(stack.values())), ("",))[0]
-    return path
-
-
-def _name(program: Any) -> str:
-    for node in program.graph.nodes:
-        stack = node.meta.get("nn_module_stack") or {}
-        for _, kind in stack.values():
-            text = kind if isinstance(kind, str) else kind.__name__
-            return text.rpartition(".")[2]
-    return "network"
-
-
-def _refuse_dynamic(program: Any) -> None:
-    """Raises UnsupportedNetworkError, which names every symbolic dimension of an input."""
-    problems = []
-    for node in program.graph.nodes:
-        shape = getattr(node.meta.get("val"), "shape", ())
-        if node.op == "placeholder":
-            for position, extent in enumerate(shape):
-                if not isinstance(extent, int):
-                    what = f"dimension {position} of input `{node.name}`"
-                    reason = f"it is dynamic ({extent}); export with fixed shapes"
-                    problems.append(Unsupported(what, reason, (("", 1),)))
-    if problems:
-        raise UnsupportedNetworkError(_name(program), problems)
-
-
-# Tensors of torch's -----------------------------------------------------------------------------
-
-_DTYPES = {
-    "bool": DType.BOOL, "int8": DType.I8, "uint8": DType.U8, "int16": DType.I16,
-    "int32": DType.I32, "int64": DType.I64, "uint32": DType.U32, "float16": DType.F16,
-    "bfloat16": DType.BF16, "float32": DType.F32, "float64": DType.F64,
-}  # fmt: skip
-
-
-def dtype_of(dtype: Any) -> DType | None:
-    """Our dtype for one of torch's."""
-    return _DTYPES.get(str(dtype).removeprefix("torch."))
-
-
-def torch_dtype(dtype: DType) -> Any:
-    """Torch's dtype for one of ours."""
-    import torch
-
-    return getattr(torch, next(name for name, own in _DTYPES.items() if own is dtype))
-
-
-def storage(tensor: Any) -> Array:
-    """A tensor of torch's as a compact NumPy array in storage form, in place where it can be."""
-    import torch
-
-    plain = tensor.detach().resolve_neg().contiguous()
-    if plain.dtype is torch.bfloat16:
-        plain = plain.view(torch.uint16)
-    if plain.device.type != "cpu":
-        raise TensorcError(f"a tensor on {plain.device}: move the network to the CPU first")
-    array: Array = plain.numpy()
-    return array

@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorc.dtype import DType
 from tensorc.graph.graph import Array, Value
-from tensorc.graph.torch_export import storage
+from tensorc.graph.torch_tensors import storage
 
 
 def values_of(

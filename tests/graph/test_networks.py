@@ -14,7 +14,7 @@ from torch import nn
 from tensorc.errors import ArgumentError, UnsupportedError
 from tensorc.graph.backend import interpreted
 from tensorc.graph.compile import compile
-from tensorc.graph.torch_export import UnsupportedNetworkError
+from tensorc.graph.torch_import import UnsupportedNetworkError
 from tensorc.ir.nodes import Func
 from tensorc.ir.walk import replace, rewrite
 
@@ -34,7 +34,8 @@ class ConvLayer(nn.Module):
 class Bottleneck(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.shortcut = ConvLayer(inputs, outputs, 1, stride) if inputs != outputs else nn.Identity()
+        same = inputs == outputs
+        self.shortcut = nn.Identity() if same else ConvLayer(inputs, outputs, 1, stride)
         self.reduce = ConvLayer(inputs, outputs // 2)
         self.window = ConvLayer(outputs // 2, outputs // 2, 3, stride)
         self.grow = ConvLayer(outputs // 2, outputs)
@@ -153,12 +154,11 @@ def assert_close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [
-    {"backend": interpreted}, {"scheduler": "none"}, {"scheduler": "default"},
-], ids=lambda options: next(iter(options.values())) if "scheduler" in options else "interpreted")  # fmt: skip
+@pytest.mark.parametrize("way", ["interpreted", "none", "default"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_equals_torch(name, options):
+def test_a_network_equals_torch(name, way):
     module, x = made(name)
+    options = {"backend": interpreted} if way == "interpreted" else {"scheduler": way}
     network = compile(module, (x,), **options)
     with torch.no_grad():
         assert_close(network(x), module(x))
@@ -195,7 +195,7 @@ def test_equal_blocks_are_one_task():
     module = randomised(nn.Sequential(Bottleneck(4, 4, 1), Bottleneck(4, 4, 1)))
     network = compile(module, (torch.randn(1, 4, 6, 6),), backend=interpreted)
     assert [task.count for task in network.tasks] == [2, 2, 2]
-    assert [task.places for task in network.tasks][0] == ("0", "1")
+    assert network.tasks[0].places == ("0", "1")
 
 
 def test_weights_are_constant_parameters():
@@ -225,9 +225,7 @@ class Structured(nn.Module):
 
 def test_a_call_has_the_structure_of_the_module():
     module, x, scale, shift = Structured().eval(), *torch.randn(3, 2, 3)
-    network = compile(
-        module, (x, scale), example_keywords={"shift": shift}, backend=interpreted
-    )
+    network = compile(module, (x, scale), example_keywords={"shift": shift}, backend=interpreted)
     result, expected = network(x, scale, shift=shift), module(x, scale, shift=shift)
     assert list(result) == list(expected)
     assert result["nothing"] is None
@@ -405,7 +403,7 @@ def test_dynamic_shapes_are_named():
     program = torch.export.export(
         Doubled(), (torch.randn(4, 3),), dynamic_shapes={"tokens": {0: batch}}
     )
-    with pytest.raises(UnsupportedNetworkError, match=r"dimension 0 of input `tokens`: it is dynamic"):
+    with pytest.raises(UnsupportedNetworkError, match="dimension 0 of input `tokens`: it is dyn"):
         compile(program)
 
 
@@ -418,7 +416,7 @@ def test_shapes_and_branches_that_depend_on_data_are_named():
         def forward(self, x):
             return x * 2 if x.sum() > 0 else x
 
-    with pytest.raises(UnsupportedNetworkError, match="nonzero.default"):
+    with pytest.raises(UnsupportedNetworkError, match=r"nonzero\.default"):
         compile(Nonzero().eval(), (torch.randn(4),))
     with pytest.raises(UnsupportedNetworkError, match="control flow that depends on data"):
         compile(Branch().eval(), (torch.randn(4),))

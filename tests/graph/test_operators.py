@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tensorc.graph.elements import common_dtype, operand, promote_dtypes
 from tensorc.graph.ops import Kind, table
-from tensorc.graph.torch_export import dtype_of
+from tensorc.graph.torch_tensors import dtype_of
 from tensorc.ir import build as tc
 from tests.graph.torch_nodes import check
 
@@ -71,11 +71,17 @@ def test_promotion_of_operands(a, b):
 
 # Maps --------------------------------------------------------------------------------------------
 
-REAL = """exp log sqrt rsqrt tanh erf sigmoid sin cos reciprocal log1p expm1 sinh cosh tan log2 log10
-exp2""".split()
-SAME = "neg abs sign floor ceil trunc round relu isnan isinf logical_not".split()
-BINARY = """add mul maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor""".split()
-INTEGRAL = "bitwise_and bitwise_or bitwise_xor".split()
+REAL = [
+    "exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "sin", "cos", "reciprocal", "log1p",
+    "expm1", "sinh", "cosh", "tan", "log2", "log10", "exp2",
+]  # fmt: skip
+NUMERIC = ["neg", "abs", "sign", "floor", "ceil", "trunc", "round", "relu"]
+SAME = [*NUMERIC, "isnan", "isinf", "logical_not"]
+BINARY = [
+    "add", "mul", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and",
+    "logical_or", "logical_xor",
+]  # fmt: skip
+INTEGRAL = ["bitwise_and", "bitwise_or", "bitwise_xor"]
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -90,7 +96,7 @@ def test_functions_of_real_numbers(name, data):
 @given(data=st.data())
 def test_functions_within_a_dtype(name, data):
     x = data.draw(tensors())
-    if x.dtype is torch.bool and name in "neg abs sign floor ceil trunc round relu".split():
+    if x.dtype is torch.bool and name in NUMERIC:
         x = x.to(torch.int32)
     check(getattr(aten, name).default, x)
 
@@ -321,10 +327,11 @@ def test_convolutions(data):
     transposed = data.draw(st.booleans())
     inputs, outputs = (groups * data.draw(st.integers(1, 2)) for _ in range(2))
     small = st.integers(1, 2)
-    kernel, stride, dilation = ([data.draw(st.integers(1, 3)) for _ in range(rank)],
-                                *([data.draw(small) for _ in range(rank)] for _ in range(2)))  # fmt: skip
+    kernel = [data.draw(st.integers(1, 3)) for _ in range(rank)]
+    stride, dilation = ([data.draw(small) for _ in range(rank)] for _ in range(2))
     padding = [data.draw(st.integers(0, 2)) for _ in range(rank)]
-    extra = [data.draw(st.integers(0, max(s, d) - 1)) for s, d in zip(stride, dilation, strict=True)]
+    steps = zip(stride, dilation, strict=True)
+    extra = [data.draw(st.integers(0, max(pair) - 1)) for pair in steps]
     if not transposed:
         extra = [0] * rank
     inner = [data.draw(st.integers(2, 5)) for _ in range(rank)]
@@ -353,15 +360,18 @@ def test_pooling(data):
     stride = data.draw(st.sampled_from([[], [1], [2], [2, 1], [3, 2]]))
     padding = [data.draw(st.integers(0, k // 2)) for k in kernel]
     ceil = data.draw(st.booleans())
-    shape = (*data.draw(st.sampled_from([(), (2,)])), 2, *(data.draw(st.integers(3, 6)) for _ in "hw"))
+    outer = data.draw(st.sampled_from([(2,), (2, 2)]))
+    shape = (*outer, *(data.draw(st.integers(3, 6)) for _ in "hw"))
     x = data.draw(tensors(shape=shape, dtype=[torch.float32, torch.float64]))
     dilation = data.draw(st.sampled_from([1, 1, 2]))
-    if all(n + 2 * p >= dilation * (k - 1) + 1 for n, p, k in zip(shape[-2:], padding, kernel, strict=True)):
+    sizes = zip(shape[-2:], padding, kernel, strict=True)
+    if all(n + 2 * p > dilation * (k - 1) for n, p, k in sizes):
         check(aten.max_pool2d_with_indices.default, x, kernel, stride, padding, dilation, ceil)
     include = data.draw(st.booleans())
     divisor = data.draw(st.sampled_from([None, None, 3]))
     check(aten.avg_pool2d.default, x, kernel, stride, padding, ceil, include, divisor)
-    check(aten._adaptive_avg_pool2d.default, x, [data.draw(st.integers(1, 4)) for _ in "hw"], scale=4)
+    result = [data.draw(st.integers(1, 4)) for _ in "hw"]
+    check(aten._adaptive_avg_pool2d.default, x, result, scale=4)
     if len(shape) == 4:
         check(aten.upsample_nearest2d.default, x, [data.draw(st.integers(1, 7)) for _ in "hw"])
 
@@ -377,7 +387,8 @@ def test_pooling_in_three_dimensions():
 
 
 def some_dims(draw, x):
-    chosen = draw(st.none() | st.lists(st.integers(0, max(x.dim() - 1, 0)), unique=True, max_size=2))
+    some = st.lists(st.integers(0, max(x.dim() - 1, 0)), unique=True, max_size=2)
+    chosen = draw(st.none() | some)
     return chosen if x.dim() else None
 
 
@@ -392,8 +403,8 @@ def test_reductions(data):
     if x.dtype.is_floating_point:
         check(aten.mean.dim, x, chosen, keepdim, scale=4)
         wide = x.to(torch.float64)
-        check(aten.var.correction, wide, chosen, correction=data.draw(st.sampled_from([None, 0, 1])),
-              keepdim=keepdim, scale=8)  # fmt: skip
+        less = data.draw(st.sampled_from([None, 0, 1]))
+        check(aten.var.correction, wide, chosen, correction=less, keepdim=keepdim, scale=8)
     check(aten.sum.default, x, scale=16)
     check(aten.any.default, x)
     if x.dim():
@@ -444,16 +455,19 @@ def test_half_softmax_of_equal_values():
 def test_layer_and_group_norm(data):
     outer = data.draw(st.lists(st.integers(0, 3), max_size=2).map(tuple))
     inner = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=2).map(tuple))
-    x = data.draw(tensors(shape=outer + inner, dtype=[torch.float32, torch.float64], special=False))
-    affine = [data.draw(st.none() | tensors(shape=inner, dtype=x.dtype, special=False)) for _ in "wb"]
+    kind = data.draw(st.sampled_from([torch.float32, torch.float64]))
+
+    def drawn(shape, dtype=torch.float32):
+        return tensors(shape=shape, dtype=dtype, special=False)
+
+    x = data.draw(drawn(outer + inner, kind))
+    affine = [data.draw(st.none() | drawn(inner, kind)) for _ in "wb"]
     check(aten.native_layer_norm.default, x, inner, *affine, 1e-5, scale=64)
     n, groups, per, area = (data.draw(st.integers(1, 3)) for _ in range(4))
-    y = data.draw(tensors(shape=(n, groups * per, area), dtype=torch.float32, special=False))
-    affine = [
-        data.draw(st.none() | tensors(shape=(groups * per,), dtype=torch.float32, special=False))
-        for _ in "wb"
-    ]
-    check(aten.native_group_norm.default, y, *affine, n, groups * per, area, groups, 1e-5, scale=512)
+    channels = groups * per
+    y = data.draw(drawn((n, channels, area)))
+    affine = [data.draw(st.none() | drawn((channels,))) for _ in "wb"]
+    check(aten.native_group_norm.default, y, *affine, n, channels, area, groups, 1e-5, scale=512)
 
 
 @given(st.data())
@@ -474,7 +488,8 @@ def test_batch_norm(data):
 
 @given(st.data())
 def test_gathers(data):
-    x = data.draw(tensors(shape=st.tuples(st.integers(1, 4), st.integers(1, 3)), dtype=torch.float32))
+    extents = st.tuples(st.integers(1, 4), st.integers(1, 3))
+    x = data.draw(tensors(shape=extents, dtype=torch.float32))
     kind = data.draw(st.sampled_from([torch.int64, torch.int32]))
 
     def indices(shape, extent, low=0):
@@ -484,7 +499,8 @@ def test_gathers(data):
     check(aten.embedding.default, x, indices(shape, x.shape[0]))
     check(aten.index_select.default, x, 1, indices((3,), x.shape[1]))
     check(aten.index.Tensor, x, [None, indices(shape, x.shape[1], -x.shape[1]).long()])
-    check(aten.index.Tensor, x, [indices((2, 1), x.shape[0]).long(), indices((3,), x.shape[1]).long()])
+    both = [indices((2, 1), x.shape[0]).long(), indices((3,), x.shape[1]).long()]
+    check(aten.index.Tensor, x, both)
     along = data.draw(st.sampled_from([0, 1]))
     picked = [min(2, n) for n in x.shape]
     check(aten.gather.default, x, along, indices(picked, x.shape[along]).long())
@@ -510,8 +526,9 @@ def test_joining_and_padding(data):
     check(aten.constant_pad_nd.default, x, pads, data.draw(st.sampled_from([0, 1])))
     if x.shape[-1] > 1:
         check(aten.constant_pad_nd.default, x, [-1, 1], 0)
-    src = data.draw(tensors(shape=tuple(x[:, :1].shape) if x.dim() > 1 else tuple(x[:1].shape), dtype=x.dtype))
-    check(aten.slice_scatter.default, x, src, 1 if x.dim() > 1 else 0, 0, 1)
+    first = x[..., :1]
+    src = data.draw(tensors(shape=tuple(first.shape), dtype=x.dtype))
+    check(aten.slice_scatter.default, x, src, -1, 0, 1)
 
 
 def test_joins_with_nothing_and_scatters():

@@ -19,7 +19,7 @@ from tensorc.graph.passes import (
     optimised,
 )
 from tensorc.graph.tasks import partition
-from tests.graph.networks import Builder, arrays_for, graphs
+from tests.graph.networks import arrays_for, graphs
 
 
 def values(graph: Graph) -> list[np.ndarray]:

@@ -21,9 +21,7 @@ def programs(draw):
     for number in range(draw(st.integers(1, 10))):
         reads = draw(st.lists(st.sampled_from(made), min_size=1, max_size=3))
         sizes = draw(st.lists(st.integers(0, 100), min_size=1, max_size=2))
-        outputs = tuple(
-            Value(f"v{number}.{k}", (size,), DType.F32) for k, size in enumerate(sizes)
-        )
+        outputs = tuple(Value(f"v{number}.{k}", (size,), DType.F32) for k, size in enumerate(sizes))
         calls.append(Call(number, (*reads, *outputs), outputs, "", ""))
         made += outputs
     elsewhere = draw(st.lists(st.sampled_from(made[1:]), max_size=2, unique=True))

@@ -12,7 +12,7 @@ from tensorc.graph.backend import Backend, interpreted
 from tensorc.graph.evaluate import evaluate_node
 from tensorc.graph.graph import Node, Value
 from tensorc.graph.ops import find
-from tensorc.graph.torch_export import converted, dtype_of, schema_arguments, storage
+from tensorc.graph.torch_tensors import converted, dtype_of, schema_arguments, storage
 from tensorc.ir.interp.arrays import from_storage
 
 
@@ -38,7 +38,7 @@ def node_of(target: Any, args: tuple, kwargs: dict, expected: tuple) -> tuple[No
 
 
 def assert_close(ours: np.ndarray, theirs: torch.Tensor, dtype: DType, scale: float = 1.0) -> None:
-    """Equal for integers; for floats within `scale` times 16 roundings, NaN and infinities alike."""
+    """Equal integers; floats within `scale` times 16 roundings, NaN and infinities alike."""
     expected = from_storage(storage(theirs), dtype)
     got = from_storage(ours, dtype)
     if not dtype.is_float:

@@ -1,0 +1,254 @@
+"""The graph of an exported program of torch's, node by node.
+
+What every operator gives is compared with the shape and dtype that torch says it has. All that is
+unsupported is collected before anything fails.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensorc.errors import UnsupportedError
+from tensorc.graph.elements import Operand, RefusedError, operand
+from tensorc.graph.graph import Argument, Array, Graph, Node, Value
+from tensorc.graph.ops import apply, find
+from tensorc.graph.torch_tensors import converted, dtype_of, op_name, schema_arguments, storage
+from tensorc.ir import build as tc
+
+# Nodes without a result of their own.
+CHECKS = frozenset({"_assert_tensor_metadata", "_assert_async", "sym_constrain_range"})
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """One thing that keeps a network from being imported, with all the modules it occurs in."""
+
+    what: str
+    reason: str
+    places: tuple[tuple[str, int], ...]
+
+    @property
+    def count(self) -> int:
+        return sum(count for _, count in self.places)
+
+    def __str__(self) -> str:
+        times = "once" if self.count == 1 else f"{self.count} times"
+        shown = [f"{path or 'the network itself'}" for path, _ in self.places[:5]]
+        more = len(self.places) - len(shown)
+        where = ", ".join(shown) + (f" and {more} more modules" if more > 0 else "")
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{self.what}{reason} ({times}, in {where})"
+
+
+class UnsupportedNetworkError(UnsupportedError):
+    """A network that cannot be imported. `problems` lists everything that is in the way."""
+
+    def __init__(self, name: str, problems: Iterable[Unsupported]):
+        self.name, self.problems = name, tuple(problems)
+        lines = "".join(f"\n  {problem}" for problem in self.problems)
+        super().__init__(f"{name} uses what is not supported:{lines}")
+
+
+def import_graph(program: Any) -> tuple[Graph, Mapping[Value, str]]:
+    """The graph of an exported program of core ATen operators.
+
+    The second result names, for values, the node of the program that computes the same.
+
+    Raises:
+        UnsupportedNetworkError: it uses what we do not support; all of it is listed.
+    """
+    importer = _Importer(program)
+    return importer.graph(), importer.origins
+
+
+@dataclass
+class _Importer:
+    program: Any
+    problems: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
+    values: dict[Any, Value | tuple[Value | None, ...]] = field(default_factory=dict)
+    origins: dict[Value, str] = field(default_factory=dict)
+
+    def graph(self) -> Graph:
+        refuse_dynamic(self.program)
+        inputs, constants = self._inputs()
+        nodes = [made for node in self.program.graph.nodes for made in self._node(node)]
+        outputs = self._outputs()
+        name = network_name(self.program)
+        if self.problems:
+            raise UnsupportedNetworkError(
+                name,
+                (Unsupported(*key, tuple(places.items())) for key, places in self.problems.items()),
+            )
+        return Graph(inputs, outputs, tuple(nodes), constants, name).pruned()
+
+    def _problem(self, what: str, reason: str, where: str) -> None:
+        self.problems.setdefault((what, reason), Counter())[where] += 1
+
+    def _inputs(self) -> tuple[tuple[Value, ...], dict[Value, Array]]:
+        by_name = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
+        inputs, constants = [], {}
+        for spec in self.program.graph_signature.input_specs:
+            node = by_name[spec.arg.name]
+            if hasattr(spec.arg, "value"):
+                self.values[node] = ()
+                continue
+            tensor = node.meta.get("val")
+            value = self._value(spec.arg.name, tensor, spec.target or spec.arg.name)
+            if value is None:
+                continue
+            self.values[node] = value
+            if spec.kind.name == "USER_INPUT":
+                inputs.append(value)
+            else:
+                constants[value] = storage(self._constant(spec.target))
+        return tuple(inputs), constants
+
+    def _constant(self, target: str) -> Any:
+        program = self.program
+        return (
+            program.state_dict[target]
+            if target in program.state_dict
+            else program.constants[target]
+        )
+
+    def _value(self, name: str, tensor: Any, where: str) -> Value | None:
+        """The value of a tensor of torch's, None (and a problem noted) when we have no such."""
+        dtype = dtype_of(getattr(tensor, "dtype", None))
+        if dtype is None:
+            kind = getattr(tensor, "dtype", type(tensor).__name__)
+            self._problem(f"a value of type {kind}", "", where)
+            return None
+        if not all(isinstance(extent, int) for extent in tensor.shape):
+            shape = ", ".join(map(str, tensor.shape))
+            self._problem("a shape that depends on data", f"`{name}` is [{shape}]", where)
+            return None
+        return Value(name, tuple(tensor.shape), dtype)
+
+    def _outputs(self) -> tuple[Value, ...]:
+        found = []
+        by_name = {node.name: node for node in self.program.graph.nodes}
+        for spec in self.program.graph_signature.output_specs:
+            if spec.kind.name != "USER_OUTPUT":
+                what = f"a result of kind {spec.kind.name.lower()}"
+                self._problem(what, "the network changes its inputs or buffers", str(spec.target))
+            elif not hasattr(spec.arg, "value"):
+                value = self.values.get(by_name[spec.arg.name])
+                if isinstance(value, Value):
+                    found.append(value)
+        return tuple(found)
+
+    def _node(self, node: Any) -> list[Node]:
+        if node.op != "call_function":
+            return []
+        if node.target is operator.getitem:
+            source = self.values.get(node.args[0])
+            if isinstance(source, tuple) and source:
+                part = source[node.args[1]]
+                if part is not None:
+                    self.values[node] = part
+                    self.origins[part] = node.name
+            return []
+        where = module_path(node)
+        name = op_name(node.target)
+        if name.partition(".")[0] in CHECKS:
+            return []
+        if find(name) is None:
+            self._problem(name, "no such operator", where)
+            self._results(node, where)
+            return []
+        arguments = self._arguments(node)
+        results = self._results(node, where)
+        several = results if isinstance(results, tuple) else (results,)
+        outputs = tuple(value for value in several if value is not None)
+        if arguments is None or len(outputs) != len(several) or not outputs:
+            return []
+        packet = name.partition(".")[0]
+        made = Node(packet if find(name) is find(packet) else name, arguments, outputs, where)
+        self._check(made, name)
+        return [made]
+
+    def _results(self, node: Any, where: str) -> Value | tuple[Value | None, ...] | None:
+        given = node.meta.get("val")
+        if isinstance(given, tuple | list):
+            several = tuple(
+                None if one is None else self._value(f"{node.name}.{position}", one, where)
+                for position, one in enumerate(given)
+            )
+            self.values[node] = several
+            return several
+        value = self._value(node.name, given, where)
+        if value is not None:
+            self.values[node] = value
+            self.origins[value] = node.name
+        return value
+
+    def _arguments(self, node: Any) -> tuple[tuple[str, Argument], ...] | None:
+        """The arguments by name; None when one comes from what has not been imported."""
+
+        def value_of(found: Any) -> Value:
+            value = self.values[found]
+            if not isinstance(value, Value):
+                raise KeyError(found)
+            return value
+
+        import torch
+
+        try:
+            given = schema_arguments(node.target, node.args, node.kwargs)
+            return tuple(
+                (name, converted(value, torch.fx.Node, value_of)) for name, value in given.items()
+            )
+        except KeyError:
+            return None
+
+    def _check(self, node: Node, name: str) -> None:
+        """What the operator gives must be what torch says it gives."""
+        try:
+            results = apply(node, _any_operand)
+        except RefusedError as error:
+            self._problem(name, str(error), node.where)
+            return
+        for value, result in zip(node.outputs, results, strict=True):
+            if (result.shape, result.dtype) != (value.shape, value.dtype):
+                ours = f"{result.dtype}{list(result.shape)}"
+                reason = f"torch gives {value.dtype}{list(value.shape)} here, our operator {ours}"
+                self._problem(name, reason, node.where)
+
+
+def _any_operand(value: Value) -> Operand:
+    return operand(tc.placeholder(value.shape, value.dtype))
+
+
+def module_path(node: Any) -> str:
+    """The path of the module that a node of torch's was traced in."""
+    stack = node.meta.get("nn_module_stack") or {}
+    path: str = next(reversed(list(stack.values())), ("",))[0]
+    return path
+
+
+def network_name(program: Any) -> str:
+    for node in program.graph.nodes:
+        stack = node.meta.get("nn_module_stack") or {}
+        for _, kind in stack.values():
+            text = kind if isinstance(kind, str) else kind.__name__
+            return text.rpartition(".")[2]
+    return "network"
+
+
+def refuse_dynamic(program: Any) -> None:
+    """Raises UnsupportedNetworkError, which names every symbolic dimension of an input."""
+    problems = []
+    for node in program.graph.nodes:
+        shape = getattr(node.meta.get("val"), "shape", ())
+        if node.op == "placeholder":
+            for position, extent in enumerate(shape):
+                if not isinstance(extent, int):
+                    what = f"dimension {position} of input `{node.name}`"
+                    reason = f"it is dynamic ({extent}); export with fixed shapes"
+                    problems.append(Unsupported(what, reason, (("", 1),)))
+    if problems:
+        raise UnsupportedNetworkError(network_name(program), problems)
