@@ -106,8 +106,8 @@ def show(source: Source, trace: Trace = None, target: Target = "cpu", as_json: A
         schedule, steps = prepared(source, trace, target)
         before = print_func(schedule.func)
         records: list[dict[str, str]] = [{"step": "", "nest": before}]
-        for step in steps:
-            schedule.apply(step)
+        for step, span in steps.placed():
+            schedule.apply(step, span)
             records.append({"step": call(step), "nest": print_func(schedule.func)})
     if as_json:
         emit(records)
@@ -139,9 +139,9 @@ def check(source: Source, trace: Trace = None, target: Target = "cpu", as_json: 
     with refusals():
         schedule, steps = prepared(source, trace, target)
     results, failed = [], None
-    for step in steps:
+    for step, span in steps.placed():
         try:
-            schedule.apply(step)
+            schedule.apply(step, span)
         except ScheduleError as error:
             failed = error
             results.append({"step": call(step), "ok": False, **_refusal(error)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from tensorc.schedule.step import Step
 
 
 def bench_function(
-    schedule: Schedule, steps: Sequence[Step], repeats: int
+    schedule: Schedule, steps: Iterable[Step], repeats: int
 ) -> dict[str, dict[str, float]]:
     """Seconds, best and median, of the plain nest and of the scheduled one."""
     plain = build(schedule.source, schedule.target)

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 from tensorc.errors import ArgumentError
-from tensorc.ir.nodes import Func
+from tensorc.ir.nodes import Func, Span
 from tensorc.ir.parse import parse
 from tensorc.schedule.schedule import Schedule
-from tensorc.schedule.step import Step
-from tensorc.schedule.trace import from_json, from_python
+from tensorc.schedule.trace import Trace
 
 
 def load_function(source: str) -> Func | Schedule:
@@ -51,28 +50,30 @@ def _members(file: Path) -> dict[str, object]:
     return dict(vars(module))
 
 
-def load_steps(path: str) -> tuple[Step, ...]:
-    """The steps of a trace file, JSON or Python by its suffix. Raises ParseError, ArgumentError."""
+def load_trace(path: str) -> Trace:
+    """The trace of a file, JSON or Python by its suffix. Raises ParseError, ArgumentError."""
     file = Path(path)
     if not file.is_file():
         raise ArgumentError("trace", f"there is no file {path!r}")
     text = file.read_text()
-    return from_python(text) if file.suffix == ".py" else from_json(text)
+    read = Trace.from_python if file.suffix == ".py" else Trace.from_json
+    return read(text, str(file))
 
 
-def prepared(source: str, trace: str | None, target: str) -> tuple[Schedule, tuple[Step, ...]]:
-    """A schedule at its start, and the steps to apply to it.
+def prepared(source: str, trace: str | None, target: str) -> tuple[Schedule, Trace]:
+    """A schedule at its start, and the trace to apply to it.
 
-    The steps are those of the trace file; without one those of the schedule that the source gave,
-    or the rule-based scheduler's.
+    It is that of the trace file; without one that of the schedule that the source gave, or the
+    rule-based scheduler's.
     """
     from tensorc.space.default import default_sentence
 
     found = load_function(source)
     if isinstance(found, Schedule):
-        steps = found.steps if trace is None else load_steps(trace)
+        steps = found.trace if trace is None else load_trace(trace)
         return Schedule(found.source, found.target), steps
     start = Schedule(found, target)
     if trace is not None:
-        return start, load_steps(trace)
-    return start, default_sentence(found, start.target).steps
+        return start, load_trace(trace)
+    rules = default_sentence(found, start.target).steps
+    return start, Trace(rules, tuple(Span("<rules>", n) for n in range(1, len(rules) + 1)))

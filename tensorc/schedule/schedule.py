@@ -121,9 +121,12 @@ class Schedule:
         """The names of the statements in text order."""
         return tuple(s.name for s in statements(self.func))
 
-    def apply(self, step: Step) -> tuple[str, ...]:
-        """Check a step, apply it, and return the names that it made."""
-        return self._apply(step, _caller())
+    def apply(self, step: Step, span: Span | None = None) -> tuple[str, ...]:
+        """Check a step, apply it, and return the names that it made.
+
+        `span` is the line to blame in a report, by default the caller's.
+        """
+        return self._apply(step, span or _caller())
 
     def _apply(self, step: Step, span: Span | None) -> tuple[str, ...]:
         if not isinstance(step, Step):
@@ -148,14 +151,15 @@ class Schedule:
         """Apply the steps of a trace, e.g. of `Trace.from_json`."""
         if not isinstance(steps, Iterable):
             raise ArgumentError("steps", f"expected a trace or steps, got {steps!r:.80}")
-        span = _caller()
-        for step in steps:
-            self._apply(step, span)
+        here = _caller()
+        trace = steps if isinstance(steps, Trace) else Trace(tuple(steps))
+        for step, span in trace.placed():
+            self._apply(step, span or here)
 
     @property
     def trace(self) -> Trace:
         """The steps so far, for saving: `.to_json()`, `.to_python()`."""
-        return Trace(self.steps)
+        return Trace(self.steps, tuple(self._spans))
 
     def undo(self, count: int = 1) -> None:
         """Take the last steps back. Raises ArgumentError when there are not so many."""

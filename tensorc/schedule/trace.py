@@ -10,12 +10,13 @@ import ast
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, ParseError
 from tensorc.ir.arith import index
-from tensorc.ir.nodes import Binary, BinaryOp, Expr, Unary, Var
+from tensorc.ir.nodes import Binary, BinaryOp, Expr, Span, Unary, Var
 from tensorc.ir.print import print_expr
 from tensorc.ir.walk import variables
 from tensorc.schedule import primitives
@@ -29,9 +30,13 @@ assert primitives.__all__, "importing the primitives registers them"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trace:
-    """The steps of a schedule, and the texts they can be saved as."""
+    """The steps of a schedule, and the texts they can be saved as.
+
+    `spans` are the lines that asked for the steps, as far as they are known; reports name them.
+    """
 
     steps: tuple[Step, ...]
+    spans: tuple[Span | None, ...] = dataclasses.field(default=(), compare=False)
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
@@ -47,15 +52,23 @@ class Trace:
         """See `to_python`; `Trace.from_python` reads it back."""
         return to_python(self.steps, name)
 
-    @classmethod
-    def from_json(cls, text: str) -> Trace:
-        """The trace of a JSON text. Raises ParseError."""
-        return cls(from_json(text))
+    def placed(self) -> Iterator[tuple[Step, Span | None]]:
+        """Each step, and the line that asked for it."""
+        return zip_longest(self.steps, self.spans)
 
     @classmethod
-    def from_python(cls, text: str) -> Trace:
+    def from_json(cls, text: str, file: str = "<trace>") -> Trace:
+        """The trace of a JSON text; errors and reports name `file`. Raises ParseError."""
+        steps = from_json(text, file)
+        found = [n for n, x in enumerate(text.splitlines(), 1) for _ in range(x.count(_ENTRY))]
+        lines = found if len(found) == len(steps) else [1] * len(steps)
+        return cls(steps, tuple(Span(file, line) for line in lines))
+
+    @classmethod
+    def from_python(cls, text: str, file: str = "<trace>") -> Trace:
         """The trace of a Python text; nothing is executed. Raises ParseError."""
-        return cls(from_python(text))
+        steps = from_python(text, file)
+        return cls(steps, tuple(Span(file, node.lineno) for node in ast.parse(text).body))
 
 
 def to_json(steps: Iterable[Step]) -> str:
@@ -66,7 +79,10 @@ def to_json(steps: Iterable[Step]) -> str:
     return f'{{\n  "version": {VERSION},\n  "steps": {body}\n}}\n'
 
 
-def from_json(text: str) -> tuple[Step, ...]:
+_ENTRY = '"primitive"'
+
+
+def from_json(text: str, file: str = "<trace>") -> tuple[Step, ...]:
     """The steps of a JSON text. Raises ParseError for a text that is no trace."""
     if not isinstance(text, str):
         raise ArgumentError("text", f"expected the text of a trace, got {text!r:.80}")
@@ -74,24 +90,24 @@ def from_json(text: str) -> tuple[Step, ...]:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         line = text.splitlines()[error.lineno - 1] if text.splitlines() else ""
-        raise ParseError(error.msg, error.lineno, error.colno, line, "<trace>") from error
+        raise ParseError(error.msg, error.lineno, error.colno, line, file) from error
     if not isinstance(data, dict) or data.get("version") != VERSION:
-        raise _refused(text, f'an object with "version": {VERSION} was expected')
+        raise _refused(text, f'an object with "version": {VERSION} was expected', file)
     if not isinstance(data.get("steps"), list):
-        raise _refused(text, 'a list "steps" was expected')
-    return tuple(_numbered(text, n, entry) for n, entry in enumerate(data["steps"], 1))
+        raise _refused(text, 'a list "steps" was expected', file)
+    return tuple(_numbered(text, n, entry, file) for n, entry in enumerate(data["steps"], 1))
 
 
-def _numbered(text: str, number: int, entry: Json) -> Step:
+def _numbered(text: str, number: int, entry: Json, file: str) -> Step:
     try:
         return from_record(entry)
     except ArgumentError as error:
-        raise _refused(text, f"step {number}: {error}") from error
+        raise _refused(text, f"step {number}: {error}", file) from error
 
 
-def _refused(text: str, reason: str) -> ParseError:
+def _refused(text: str, reason: str, file: str) -> ParseError:
     first = text.splitlines()[0] if text.splitlines() else ""
-    return ParseError(reason, 1, 1, first, "<trace>")
+    return ParseError(reason, 1, 1, first, file)
 
 
 def record(step: Step) -> dict[str, Json]:
@@ -216,7 +232,7 @@ def _function(layout: tuple[Expr, ...]) -> str:
     return f"lambda {', '.join(f'd{n}' for n in range(count))}: ({inside}{tail})"
 
 
-def from_python(text: str) -> tuple[Step, ...]:
+def from_python(text: str, file: str = "<trace>") -> tuple[Step, ...]:
     """The steps of a text like the one that `to_python` writes.
 
     Only calls of a schedule's methods with literal arguments; nothing is executed. Raises
@@ -228,18 +244,18 @@ def from_python(text: str) -> tuple[Step, ...]:
         body = ast.parse(text).body
     except SyntaxError as error:
         line, column = error.lineno or 1, error.offset or 1
-        raise ParseError(error.msg, line, column, (error.text or "").rstrip(), "<trace>") from None
-    return tuple(_step(statement, text) for statement in body)
+        raise ParseError(error.msg, line, column, (error.text or "").rstrip(), file) from None
+    return tuple(_step(statement, text, file) for statement in body)
 
 
-def _step(statement: ast.stmt, text: str) -> Step:
+def _step(statement: ast.stmt, text: str, file: str) -> Step:
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name), args=args, keywords=keywords)):
             pass
         case _:
-            raise _at(statement, text, "a call such as s.split(...) was expected")
+            raise _at(statement, text, "a call such as s.split(...) was expected", file)
     if name not in REGISTRY:
-        raise _at(statement, text, f"the primitives are {', '.join(sorted(REGISTRY))}")
+        raise _at(statement, text, f"the primitives are {', '.join(sorted(REGISTRY))}", file)
     fields = [f.name for f in dataclasses.fields(REGISTRY[name])]  # type: ignore[arg-type]
     try:
         values = [_argument(a) for a in args]
@@ -253,7 +269,7 @@ def _step(statement: ast.stmt, text: str) -> Step:
             entry["factors"] = [entry["factors"]]
         return from_record({"primitive": name, **entry})
     except ArgumentError as error:
-        raise _at(statement, text, str(error)) from error
+        raise _at(statement, text, str(error), file) from error
 
 
 def _argument(node: ast.expr) -> Json:
@@ -267,6 +283,6 @@ def _argument(node: ast.expr) -> Json:
         raise ArgumentError("argument", reason) from None
 
 
-def _at(node: ast.stmt, text: str, reason: str) -> ParseError:
+def _at(node: ast.stmt, text: str, reason: str, file: str) -> ParseError:
     line = text.splitlines()[node.lineno - 1]
-    return ParseError(reason, node.lineno, node.col_offset + 1, line, "<trace>")
+    return ParseError(reason, node.lineno, node.col_offset + 1, line, file)

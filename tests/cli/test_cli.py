@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from tensorc.cli.app import app
 from tensorc.cli.explain import hot_loop
+from tensorc.schedule.trace import Trace
 
 SOURCE = """
 import tensorc as tc
@@ -146,3 +147,14 @@ def test_bad_input_is_one_clear_message(
     assert code == 1
     assert message in text
     assert "Traceback" not in text
+
+
+def test_a_report_blames_the_line_of_the_trace(source: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.py"
+    trace.write_text('# two steps\ns.split("i", 4)\n\ns.reorder("k", "i1")\n')
+    _, text = run("check", f"{source}:skew", "--trace", trace)
+    assert '  --> trace.py:4   s.reorder("k", "i1")' in text
+    other = tmp_path / "trace.json"
+    other.write_text(Trace.from_python(trace.read_text()).to_json())
+    _, text = run("check", f"{source}:skew", "--trace", other)
+    assert '  --> trace.json:5   s.reorder("k", "i1")' in text
