@@ -10,6 +10,7 @@ from tensorc.errors import InterpreterError, VerifyError
 from tensorc.ir.arith import index
 from tensorc.ir.interp import run
 from tensorc.ir.nodes import (
+    Alloc,
     Buffer,
     Const,
     Expr,
@@ -147,7 +148,7 @@ def shrink(
     while progress:
         progress = False
         for candidate in _smaller(*best):
-            if _runs(candidate[0]) and fails(*candidate):
+            if candidate != best and _runs(candidate[0]) and fails(*candidate):
                 best, progress = candidate, True
                 break
     return best
@@ -182,7 +183,7 @@ def _simpler(node: Node) -> Iterator[Node]:
         case Seq(body=parts):
             for n in range(len(parts)):
                 yield seq(*parts[:n], *parts[n + 1 :])
-        case If(body=body):
+        case If(body=body) | Alloc(body=body):
             yield body
         case For() | Store() | Reduce():
             pass
