@@ -1,7 +1,7 @@
 """Fits the coefficients of `tensorc/codegen/vecmath/tables.py`.
 
 Each table is a minimax fit by the second algorithm of Remez (E. Ya. Remez 1934; see J.-M. Muller,
-Elementary Functions, 3rd edition, section 3.5) in 60-digit arithmetic. Its coefficients are rounded
+Elementary Functions, 3rd edition, chapter 3) in 60-digit arithmetic. Its coefficients are rounded
 to the format and then moved by single ulps for as long as that lowers the largest error. The
 comment above a table gives the error that the rounded coefficients reach.
 

@@ -124,13 +124,16 @@ def test_every_lane_count_gives_the_same_bits(name: str, dtype: str) -> None:
 def test_lanes_of_poison_do_not_reach_the_others(name: str) -> None:
     """A masked load leaves poison in the lanes that it skips; to branch on that is undefined."""
     callee = vecmath.symbol(name, "f32", 2)
-    text = vecmath.define(name, "f32", 2, fma=HOST.fma) + f"""
+    text = (
+        vecmath.define(name, "f32", 2, fma=HOST.fma)
+        + f"""
 define float @first() {{
   %r = call <2 x float> @{callee}(<2 x float> <float 1.0e6, float poison>)
   %f = extractelement <2 x float> %r, i64 0
   ret float %f
 }}
 """
+    )
     module = compile_module(text, HOST, opt="full")
     assert "unreachable" not in module.optimised_text()
     first = ctypes.CFUNCTYPE(ctypes.c_float)(module.address("first"))

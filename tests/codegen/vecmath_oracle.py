@@ -34,7 +34,9 @@ class Loop:
         """The function of arrays of one length, padded with their last element."""
         size = inputs[0].size
         padding = -size % self.lanes
-        padded = [np.pad(a.astype(NUMPY_TYPE[self.dtype]), (0, padding), "edge") for a in inputs]
+        with np.errstate(invalid="ignore"):  # a signalling NaN may change its format
+            typed = [a.astype(NUMPY_TYPE[self.dtype]) for a in inputs]
+        padded = [np.pad(a, (0, padding), "edge") for a in typed]
         out = np.empty_like(padded[0])
         self.entry(*(a.ctypes.data for a in (*padded, out)), out.size // self.lanes)
         return out[:size]
@@ -241,7 +243,7 @@ def near_multiples_of_half_pi(dtype: str, step: int) -> Array:
     """For every `step`-th exponent, the number that comes nearest to a multiple of pi / 2.
 
     m 2^e is near n pi / 2 if n / m is near 2^e 2 / pi: its convergents, by continued fractions, are
-    the best such n / m (J.-M. Muller, Elementary Functions, 3rd edition, section 11.3.2).
+    the best such n / m (J.-M. Muller, Elementary Functions, 3rd edition, chapter 11).
     """
     info = np.finfo(NUMPY_TYPE[dtype])
     digits, limit = info.nmant + 1, 1 << info.nmant + 1

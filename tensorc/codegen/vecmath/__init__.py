@@ -48,7 +48,7 @@ _BODIES: dict[str, tuple[Callable[..., Vector], MathFunction]] = {
     function.name: (body, function)
     for body, function in (
         (exponential.exp, MathFunction("exp", 1, UlpBound(2, 2), f"{_CODY_WAITE} 6")),
-        (exponential.exp2, MathFunction("exp2", 1, UlpBound(2, 2), f"{_CODY_WAITE} 6")),
+        (exponential.exp2, MathFunction("exp2", 1, UlpBound(3, 3), f"{_CODY_WAITE} 6")),
         (exponential.expm1, MathFunction("expm1", 1, UlpBound(3, 3), f"{_CODY_WAITE} 6")),
         (exponential.sigmoid, MathFunction("sigmoid", 1, UlpBound(4, 4), "by exp of -|x|")),
         (exponential.tanh, MathFunction("tanh", 1, UlpBound(4, 4), "by expm1 of 2 |x|")),

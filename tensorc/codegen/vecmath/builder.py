@@ -277,7 +277,7 @@ class Builder:
 
         |n| < 2^(fraction_bits - 2). Adding 1.5 * 2^fraction_bits leaves no room for a fraction: the
         sum is rounded to an integer, which stands in its low bits in two's complement (Warren,
-        Hacker's Delight, 2nd edition, section 17-3).
+        Hacker's Delight, 2nd edition, chapter 17).
         """
         magic = 1.5 * 2.0**x.format.fraction_bits
         shifted = x + magic if scale == 1.0 else self.multiply_add(x, scale, magic)
@@ -303,7 +303,7 @@ class Builder:
         """The rounded product and its error.
 
         Without fma each factor is cut in two by clearing the low half of its fraction. The partial
-        products are then exact (after Dekker 1971, section 5), except the least one in f64, whose
+        products are then exact (after Dekker 1971), except the least one in f64, whose
         last bit may be lost.
         """
         product = a * b
