@@ -17,9 +17,11 @@ import tensorc as tc
 from docs.specification import specification
 from tensorc.analysis import affine
 from tensorc.analysis.violation import CODES
-from tensorc.schedule.step import REGISTRY
+from tensorc.schedule import primitives
+from tensorc.schedule.step import REGISTRY, legal
 from tests.golden import Golden
 
+assert primitives.__all__, "importing the primitives registers them"
 CASES = sorted((Path(__file__).parent / "cases").glob("*.case"))
 START = "s = Schedule("
 MOST_LINES = 25
@@ -145,3 +147,30 @@ def far(A: Buffer["f32", 4096, "inout"]):
     with pytest.raises(tc.ScheduleError) as refused:
         schedule.parallel("hard")
     assert refused.value.violation.code == "DEP001"
+
+
+def deep() -> tc.Schedule:
+    """A schedule of eight loops, two copies and accumulators, before its loops get kinds."""
+    case = next(case for case in CASES if case.stem == "parallel_refused_in_a_deep_nest")
+    lines = case.read_text(encoding="utf-8").splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith(START))
+    func = tc.parse("\n".join(lines[:start]))
+    names: dict[str, object] = {"Schedule": tc.Schedule, func.name: func}
+    exec("\n".join(lines[start:-1]), names)
+    schedule = names["s"]
+    assert isinstance(schedule, tc.Schedule)
+    return schedule
+
+
+@pytest.mark.parametrize("primitive", sorted(REGISTRY))
+def test_reports_of_a_deep_nest_are_short(primitive: str) -> None:
+    schedule = deep()
+    refused = 0
+    for step in REGISTRY[primitive].choices(schedule.state):
+        if not legal(step, schedule.state):
+            with pytest.raises(tc.ScheduleError) as error:
+                schedule.apply(step)
+            assert len(str(error.value).splitlines()) <= MOST_LINES, str(error.value)
+            refused += 1
+            if refused == 5:
+                break
