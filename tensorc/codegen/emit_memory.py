@@ -18,7 +18,18 @@ from tensorc.codegen.passes.trees import lanes_here, leaves
 from tensorc.codegen.values import HALVES, Value, memory_type
 from tensorc.dtype import DType
 from tensorc.ir import arith
-from tensorc.ir.nodes import Broadcast, Buffer, Expr, For, Node, Ramp
+from tensorc.ir.nodes import (
+    Broadcast,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Load,
+    MaskedLoad,
+    Node,
+    Ramp,
+    Select,
+)
 from tensorc.ir.walk import map_children, written
 
 # Address ------------------------------------------------------------------------------------------
@@ -137,6 +148,9 @@ def lane_of(expr: Expr, lane: int) -> Expr:
                 return arith.add(base, arith.mul(stride, arith.index(lane)))
             case Broadcast(value=value):
                 return value
+            case MaskedLoad(buffer=buffer, indices=indices, mask=mask):
+                element = Load(buffer, tuple(lane_of(index, lane) for index in indices))
+                return Select(lane_of(mask, lane), element, Const(0, buffer.dtype))
         return map_children(node, visit)
 
     result = visit(expr)

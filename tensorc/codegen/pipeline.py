@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tensorc.codegen.passes.accumulators import accumulators
 from tensorc.codegen.passes.flatten import flatten
 from tensorc.codegen.passes.halving import halving
 from tensorc.codegen.passes.partition import partition
@@ -65,6 +66,7 @@ STAGES: Mapping[str, Stage] = {
     "partition": lambda func, _: partition(func),
     "reductions": lambda func, _: reductions(func),
     "vectors": lambda func, _: vectors(func),
+    "accumulators": lambda func, _: accumulators(func),
     "flatten": lambda func, _: flatten(func),
 }
 

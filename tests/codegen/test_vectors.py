@@ -154,3 +154,18 @@ def f(A: Buffer["f32", 40], I: Buffer["i32", 13], O: Buffer["f32", 40, "inout"],
     }
     check_stages(func, arguments)
     check(func, arguments, exact=True)
+
+
+def test_gather_by_a_masked_index() -> None:
+    """The index itself may only be read in some lanes."""
+    func = parse("""
+def f(A: Buffer["f32", 25], I: Buffer["i32", 13], O: Buffer["f32", 13, "out"]):
+    T = alloc("i32", 13)
+    for i in range(7):
+        T[i] = abs(I[i])
+    for v in vectorize(13):
+        O[v] = select(v < 7, A[index(T[v]) % 25], 0.0)
+""")
+    arguments = random_arguments(func, {})
+    check_stages(func, arguments)
+    check(func, arguments, exact=True)

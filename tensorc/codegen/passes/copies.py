@@ -6,21 +6,34 @@ from collections.abc import Mapping
 
 from tensorc.codegen.passes.trees import every
 from tensorc.ir.naming import first_free
-from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, Load, Node, Reduce, Stmt, Store, Var
-from tensorc.ir.walk import map_children, replace, substitute
+from tensorc.ir.nodes import (
+    Alloc,
+    Buffer,
+    Expr,
+    For,
+    Func,
+    Load,
+    MaskedStore,
+    Node,
+    Reduce,
+    Stmt,
+    Store,
+    Var,
+)
+from tensorc.ir.walk import map_children, replace, substitute, variables
 
 
 class Names:
     """The names of a function: of parameters, loops, statements and buffers."""
 
     def __init__(self, func: Func):
-        self._taken = {param.name for param in func.params}
+        self._taken = {param.name for param in func.params} | variables(func)
         for stmt in every(func):
             if isinstance(stmt, For):
                 self._taken.add(stmt.var.name)
             elif isinstance(stmt, Alloc):
                 self._taken.add(stmt.buffer.name)
-            elif isinstance(stmt, Store | Reduce):
+            elif isinstance(stmt, Store | MaskedStore | Reduce):
                 self._taken.add(stmt.name)
 
     def fresh(self, base: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache, reduce
 
-from tensorc.codegen.passes.trees import lanes_here
+from tensorc.codegen.passes.trees import lanes_here, names_in
 from tensorc.ir import arith
 from tensorc.ir.linear import Linear, linear
 from tensorc.ir.nodes import (
@@ -113,7 +113,7 @@ def flatten(func: Func) -> Func:
     symbolic = {
         param.name
         for param in func.params
-        if isinstance(param.value, Buffer) and arith.constant(extent_of(param.value)) is None
+        if isinstance(param.value, Buffer) and any(map(names_in, param.value.shape))
     }
 
     def change(node: Node) -> Node | None:

@@ -39,7 +39,7 @@ class Lanes:
         self.expanded: dict[str, Buffer] = {}
         self._vectors: set[str] = {var.name}
         self._varying: dict[Expr, bool] = {}
-        self._certain: frozenset[Load] = frozenset()
+        self._certain: frozenset[Load | MaskedLoad] = frozenset()
         self._mask: Expr | None = None
         self._some_lane = True
         self._facts = Facts()
@@ -196,11 +196,13 @@ class Lanes:
         return condition if mask is None else Binary("and", mask, condition)
 
 
-def certain_loads(expr: Expr) -> frozenset[Load]:
+def certain_loads(expr: Expr) -> frozenset[Load | MaskedLoad]:
     """What an expression loads whatever its choices are."""
     match expr:
-        case Load(indices=indices):
+        case Load(indices=indices) | MaskedLoad(indices=indices):
             return frozenset((expr,)).union(*map(certain_loads, indices))
+        case Broadcast(value=a) | Ramp(base=a):
+            return certain_loads(a)
         case Select(condition=condition, a=a, b=b):
             return certain_loads(condition) | (certain_loads(a) & certain_loads(b))
         case Binary(op="and" | "or", a=a):

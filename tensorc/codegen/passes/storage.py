@@ -136,7 +136,7 @@ class _Lifetimes:
             case Alloc(buffer=buffer, body=body):
                 parallel = any(loop.kind == "parallel" for loop in loops)
                 shared = any(loop.kind == "parallel" for loop in find(body, For))
-                unit = 0 if buffer.scope != "register" or shared else unit_of(stmt)
+                unit = 0 if shared else unit_of(stmt)
                 self.found[buffer.name] = _Temporary(
                     buffer, _bytes(buffer, loops), unit, parallel, len(loops)
                 )
