@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tensorc.analysis import structure
 from tensorc.analysis.effects import Statement, statements
 from tensorc.ir.arith import constant, sub
 from tensorc.ir.linear import linear
@@ -46,7 +47,8 @@ class StageFacts:
     """A statement with its axes, operands and result; `fill` names a reduction's fill.
 
     `group` is its place among the outermost statements; `inlinable` says that the step `inline` is
-    legal for it at the start.
+    legal for it at the start, and `regular` that its loops hold nothing else, start at 0, and that
+    no spatial one carries a dependence.
     """
 
     name: str
@@ -60,6 +62,7 @@ class StageFacts:
     transcendental: bool
     conditional: bool
     inlinable: bool
+    regular: bool
 
     @property
     def spatial(self) -> tuple[Axis, ...]:
@@ -100,9 +103,25 @@ def facts(func: Func, target: Target) -> Facts:
     for stmt in found:
         symbolic = symbolic or any(_extent(stmt, n) is None for n in range(len(stmt.loops)))
         if stmt.name not in fills:
+            fill = by_reduction.get(stmt.name)
             inlinable = legal(Inline(stmt.name), start)
-            stages.append(_stage(func, stmt, by_reduction.get(stmt.name), inlinable))
+            stages.append(_stage(func, stmt, fill, inlinable, _regular(func, stmt, fill)))
     return Facts(func.name, tuple(stages), target, symbolic, names(func))
+
+
+def _regular(func: Func, stmt: Statement, fill: str | None) -> bool:
+    """See `StageFacts.regular`."""
+    indexed = frozenset[str]().union(*(variables(i) for i in stmt.node.indices))
+    for loop in stmt.loops:
+        name = loop.var.name
+        inside = {s.name for s in statements(func) if name in s.loop_names}
+        serial = loop.kind == "serial" and constant(loop.begin) == 0
+        if not serial or not inside <= {stmt.name, fill}:
+            return False
+        spatial = name in indexed or not isinstance(stmt.node, Reduce)
+        if spatial and not structure.carries_nothing(func, name):
+            return False
+    return not stmt.conditions
 
 
 def _fills(fill: Statement, reduction: Statement) -> bool:
@@ -117,7 +136,9 @@ def _fills(fill: Statement, reduction: Statement) -> bool:
     )
 
 
-def _stage(func: Func, stmt: Statement, fill: str | None, inlinable: bool) -> StageFacts:
+def _stage(
+    func: Func, stmt: Statement, fill: str | None, inlinable: bool, regular: bool
+) -> StageFacts:
     indexed = frozenset[str]().union(*(variables(i) for i in stmt.node.indices))
     reduces = isinstance(stmt.node, Reduce)
     axes = tuple(
@@ -142,6 +163,7 @@ def _stage(func: Func, stmt: Statement, fill: str | None, inlinable: bool) -> St
         any(n.op in _TRANSCENDENTAL for n in arithmetic),
         any(True for value in values for _ in nodes(value, Select)),
         inlinable,
+        regular,
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tensorc.ir.interp import run
 from tensorc.ir.nodes import Buffer, Func
+from tensorc.ir.parse import parse
 from tensorc.schedule.facts import facts
 from tensorc.schedule.schedule import Schedule
 from tensorc.schedule.trace import Trace
@@ -113,3 +114,33 @@ def test_the_default_is_deterministic() -> None:
         found = [default_sentence(make(), Target.parse("cpu:x86-64-v3")) for _ in range(2)]
         assert found[0] == found[1], name
         assert drive(cpu(facts(make(), Target.parse("cpu:x86-64-v3"))), defaults) == found[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """def scan(A: Buffer["f32", 9], B: Buffer["f32", 17, "inout"], C: Buffer["f32", 9, "out"]):
+    for i in range(9):
+        B[i + 1] = B[i] + A[i]
+    for j in range(9):
+        C[j] = B[j] * 2.0
+""",
+        """def pair(A: Buffer["f32", 16], B: Buffer["f32", 16, "out"], C: Buffer["f32", 16, "out"]):
+    for i in range(16):
+        B[i] = A[i] + 1.0
+        C[i] = B[i] * 2.0
+""",
+        """def skew(A: Buffer["f32", 8, 9]):
+    for i in range(1, 8):
+        for k in range(8):
+            A[i, k] = A[i - 1, k + 1] * 2.0
+""",
+        """def triangle(A: Buffer["f32", 8, 8], B: Buffer["f32", 8, 8, "inout"]):
+    for i in range(8):
+        for j in range(i + 1):
+            B[i, j] = A[i, j] + 1.0
+""",
+    ],
+)
+def test_programs_of_any_form_get_legal_schedules(text: str) -> None:
+    check_same(default_schedule(parse(text), "cpu:x86-64-v3"))

@@ -18,8 +18,12 @@ TEMPLATES: Mapping[str, tuple[Callable[[Facts], object], TemplateFunction]] = {
 
 
 def cpu(facts: Facts) -> Template:
-    """The generator of all schedules. A task that no template takes keeps its nest."""
-    fitting = tuple(name for name, (applies, _) in TEMPLATES.items() if applies(facts))
+    """The generator of all schedules. A task that no template takes keeps its nest.
+
+    The templates move and cut whole stages, so every stage has to be regular.
+    """
+    regular = all(stage.regular for stage in facts.stages)
+    fitting = tuple(n for n, (applies, _) in TEMPLATES.items() if regular and applies(facts))
     if not fitting:
         return Plan(facts.names).done()
     chosen = yield Choice("template", facts.name, fitting, fitting[0], "template")
