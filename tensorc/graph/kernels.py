@@ -102,12 +102,7 @@ def _parts(made: object) -> Nest:
 def _default(func: Func, target: Target) -> Nest:
     from tensorc.space.default import default_schedule
 
-    try:
-        return _parts(default_schedule(func, target))
-    except (ScheduleError, LimitError) as error:
-        message = f"the task {func.name} runs unscheduled: {error}"
-        warnings.warn(message, UnscheduledWarning, stacklevel=2)
-        return func, ()
+    return _parts(default_schedule(func, target))
 
 
 def _none(func: Func, target: Target) -> Nest:
@@ -131,7 +126,12 @@ def _kept_schedule(func: Func, target: Target, scheduler: str) -> Nest:
             return found
         message = f"a cache entry for the schedule of {func.name} is damaged; it is made anew"
         warnings.warn(message, CacheWarning, stacklevel=4)
-    nest, packs = _NAMED[scheduler](func, target)
+    try:
+        nest, packs = _NAMED[scheduler](func, target)
+    except (ScheduleError, LimitError) as error:
+        message = f"the task {func.name} runs unscheduled: {error}"
+        warnings.warn(message, UnscheduledWarning, stacklevel=4)
+        return func, ()
     texts = [print_func(nest), *(text for name, pack in packs for text in (name, print_func(pack)))]
     store.put(key, json.dumps(texts).encode())
     return nest, packs
@@ -208,6 +208,7 @@ class _Helper:
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # what it fails at, this process meets again
             text=True,
         )
         self.thread = threading.Thread(target=self._feed, daemon=True)

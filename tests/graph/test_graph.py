@@ -354,6 +354,34 @@ def test_equal_programs_are_one_task_whatever_their_values_are_called():
     assert [call.task for call in parts.calls] == [0, 0, 0]
 
 
+def test_the_order_of_views_does_not_tell_programs_apart():
+    net = Builder()
+    x = net.input(2, 3)
+    first = net.add("permute", self=net.constant(3, 3), dims=(1, 0))
+    second = net.add("permute", self=net.constant(3, 3), dims=(1, 0))
+    y = net.add("mm", self=x, mat2=first)
+    graph = net.graph(net.add("mm", self=y, mat2=second))
+    assert [task.count for task in partition(graph, fuse(clean_up(graph))).tasks] == [2]
+
+
+def test_parts_of_a_join_are_computed_where_they_are_joined():
+    net = Builder()
+    x = net.input(2, 4)
+    half = net.add("neg", self=net.add("slice", self=x, dim=1, start=0, end=2))
+    rest = net.add("slice", self=x, dim=1, start=2, end=4)
+    turned = net.add("cat", tensors=(rest, half), dim=1)
+    assert labels(net.graph(net.add("mul", self=turned, other=x))) == ["neg + cat + mul"]
+
+
+def test_a_sum_of_a_product_that_is_normalised_follows_the_product():
+    net = Builder()
+    x = net.input(3, 4)
+    y = net.add("add", self=net.add("mm", self=x, mat2=net.constant(4, 4)), other=x)
+    square = net.add("mean", self=net.add("pow", self=y, exponent=2), dim=(-1,), keepdim=True)
+    graph = net.graph(net.add("mul", self=y, other=net.add("rsqrt", self=square)))
+    assert labels(graph) == ["mm + add", "pow + mean + rsqrt + mul"]
+
+
 # Work --------------------------------------------------------------------------------------------
 
 

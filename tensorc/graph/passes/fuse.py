@@ -30,6 +30,8 @@ from tensorc.ir.walk import nodes
 # Views that give each element of their operand once.
 _BIJECTIONS = frozenset({"view", "permute", "flip"})
 _FREE = (Kind.VIEW, Kind.FILL)
+# Operators with larger results that take each element of an operand at most once all the same.
+_ONCE = frozenset({"cat", "constant_pad_nd", "slice_scatter", "select_scatter"})
 
 
 def fuse(graph: Graph) -> tuple[Group, ...]:
@@ -182,8 +184,7 @@ class _Fusion:
         if group.anchor is None:
             if group.rows is None:
                 return not self._repeated(node, uses) or self._brings_rows(node, group)
-            reduced = any(operator_of(use.user).kind is Kind.ROWS for use in uses)
-            return not (reduced and self._follows_anchor(node))
+            return not (self._is_reduced(uses, group) and self._follows_anchor(node))
         if all(use.user is group.anchor for use in uses):
             welcome = operator_of(node).kind is Kind.PAD and len(uses) == 1
             if welcome:
@@ -191,6 +192,19 @@ class _Fusion:
             return welcome
         behind = all(u.user is not group.anchor and u.user not in group.before for u in uses)
         return behind and not self._repeated(node, uses)
+
+    def _is_reduced(self, uses: list[_Use], group: _Growing) -> bool:
+        """Whether one of the group's reductions depends on a value with these uses."""
+        pending, seen = [use.user for use in uses], set[Node]()
+        while pending:
+            node = pending.pop()
+            if operator_of(node).kind is Kind.ROWS:
+                return True
+            if node not in seen:
+                seen.add(node)
+                inner = (u.user for v in node.outputs for u in self._uses(v) or ())
+                pending.extend(user for user in inner if self.place.get(user) is group)
+        return False
 
     def _follows_anchor(self, node: Node) -> bool:
         """Whether a map can be computed where an anchor's result is made, which is better than
@@ -227,7 +241,7 @@ class _Fusion:
     def _repeated(self, node: Node, uses: list[_Use]) -> bool:
         """Whether computing a map where it is read would compute elements of it again and again."""
         size = node.output.size
-        more = any(use.user.output.size > size for use in uses)
+        more = any(u.user.output.size > size and u.user.op not in _ONCE for u in uses)
         return more or (operator_of(node).costly and len(uses) > 1 and not _pointwise(uses))
 
     def _joins_as_anchor(self, node: Node, group: _Growing, uses: list[_Use]) -> bool:
@@ -266,23 +280,25 @@ class _Fusion:
     # Results --------------------------------------------------------------------------------------
 
     def _finished(self, group: _Growing) -> Group:
-        members = set(group.members)
-        needed: dict[Node, None] = {}
-        pending = list(group.members)
-        while pending:
-            node = pending.pop()
-            if node in needed:
-                continue
-            needed[node] = None
-            below = (self.producers[v] for v in node.inputs if v in self.producers)
-            pending.extend(n for n in below if n in members or self.free(n))
-        outputs = tuple(
-            value
-            for node in sorted(members, key=self._number)
-            for value in node.outputs
-            if self._escapes(value, members)
-        )
-        return Group(tuple(sorted(needed, key=self._number)), outputs)
+        """The group with the views that it reads through, each just before its first reader.
+
+        That order, and with it the order of the inputs, is the same for equal groups.
+        """
+        members = sorted(group.members, key=self._number)
+        ordered: dict[Node, None] = {}
+        for node in members:
+            self._emit(node, ordered)
+        inside = set(members)
+        outputs = tuple(v for n in members for v in n.outputs if self._escapes(v, inside))
+        return Group(tuple(ordered), outputs)
+
+    def _emit(self, node: Node, ordered: dict[Node, None]) -> None:
+        if node not in ordered:
+            for value in node.inputs:
+                below = self.producers.get(value)
+                if below is not None and self.free(below):
+                    self._emit(below, ordered)
+            ordered[node] = None
 
     def _escapes(self, value: Value, members: set[Node]) -> bool:
         uses = self._uses(value)
