@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Any, TypeAlias
@@ -226,7 +227,7 @@ def _literal(value: object) -> str:
 
 def _function(layout: tuple[Expr, ...]) -> str:
     used = set().union(*(variables(e) for e in layout))
-    count = max((int(n[1:]) + 1 for n in used), default=0)
+    count = max((int(n[1:]) + 1 for n in used if re.fullmatch(r"d\d+", n)), default=0)
     inside = ", ".join(print_expr(e) for e in layout)
     tail = "," if len(layout) == 1 else ""
     return f"lambda {', '.join(f'd{n}' for n in range(count))}: ({inside}{tail})"

@@ -157,7 +157,7 @@ def shrink(
 def _runs(func: Func) -> bool:
     try:
         verify(func)
-        for arguments in _arguments(func, 1):
+        for arguments in _arguments(func, INPUTS):
             run(func, arguments)
     except (InterpreterError, VerifyError):
         return False

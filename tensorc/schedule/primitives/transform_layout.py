@@ -12,6 +12,7 @@ import islpy as isl
 from tensorc.analysis.affine import NotAffineError, term
 from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
 from tensorc.analysis.witness import smallest_point
+from tensorc.dtype import DType
 from tensorc.errors import Kind
 from tensorc.ir.arith import constant, floordiv, floormod, index
 from tensorc.ir.interval import Interval, interval
@@ -31,6 +32,7 @@ from tensorc.ir.nodes import (
     Store,
     Var,
 )
+from tensorc.ir.types import dtype_of
 from tensorc.ir.walk import nodes, replace, rewrite, seq, substitute, variables
 from tensorc.schedule.rewrite import nest
 from tensorc.schedule.state import State, allocations, buffers
@@ -118,6 +120,10 @@ class TransformLayout(Step):
                 known = ", ".join(sorted(dims)) or "none"
                 advice = f"the dimensions of `{buffer.name}`: {known}"
                 yield malformed("ARG001", f"{self._refused()}: {reason}", advice=advice)
+                return
+            if dtype_of(expr) is not DType.INDEX:
+                reason = f"a position is {dtype_of(expr)}, not an index"
+                yield malformed("ARG001", f"{self._refused()}: {reason}")
                 return
             low, high = interval(expr, _ranges(buffer))
             if low is None or high is None or (low < 0 and high >= low):
