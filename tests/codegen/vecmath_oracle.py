@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -239,6 +240,7 @@ def every_exponent(dtype: str, each: int, generator: np.random.Generator) -> Arr
     return np.concatenate([values, -values])
 
 
+@cache
 def near_multiples_of_half_pi(dtype: str, step: int) -> Array:
     """For every `step`-th exponent, the number that comes nearest to a multiple of pi / 2.
 
@@ -248,7 +250,7 @@ def near_multiples_of_half_pi(dtype: str, step: int) -> Array:
     info = np.finfo(NUMPY_TYPE[dtype])
     digits, limit = info.nmant + 1, 1 << info.nmant + 1
     found = []
-    with mpmath.workprec(2 * info.maxexp + 4 * digits):
+    with mpmath.workprec(info.maxexp + 4 * digits):
         for exponent in range(-digits, info.maxexp - digits + 1, step):
             rest = mpmath.ldexp(2 / mpmath.pi, exponent)
             before, m = 1, 0
@@ -290,7 +292,7 @@ def sample(name: str, dtype: str, seed: int = 0) -> list[Array]:
     dense = generator.uniform(low * stretch, high * stretch, 512 * each).astype(kind)
     parts = [specials(dtype), every_exponent(dtype, each, generator), dense]
     if name in ("sin", "cos"):
-        parts.append(near_multiples_of_half_pi(dtype, 1 if dtype == "f32" else 5))
+        parts.append(near_multiples_of_half_pi(dtype, 1 if dtype == "f32" else 2))
     return [np.concatenate(parts)]
 
 
