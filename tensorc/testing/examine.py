@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tensorc.errors import InterpreterError, VerifyError
+from tensorc.errors import InterpreterError, TensorcError, VerifyError
 from tensorc.ir.arith import index
 from tensorc.ir.interp import run
 from tensorc.ir.nodes import (
@@ -30,10 +30,10 @@ from tensorc.ir.verify import verify
 from tensorc.ir.walk import children, replace, replace_at, rewrite, seq, walk
 from tensorc.schedule.state import State
 from tensorc.schedule.step import Step, explain
-from tensorc.testing import oracle
+from tensorc.testing import machine, oracle
 from tensorc.testing.arrays import make_inputs
 from tensorc.testing.confirm import INTERNAL, order_names
-from tensorc.testing.differential import difference, reference
+from tensorc.testing.differential import compare, difference, reference
 from tensorc.testing.draw import Seeded
 from tensorc.testing.schedules import start
 
@@ -83,6 +83,26 @@ def check_promises(state: State, arguments: Mapping[str, Any]) -> None:
         bad = oracle.races(state.func, log)
         if bad is not None:
             raise FailedCheckError("broken promise", bad)
+
+
+def check_machine(
+    state: State, func: Func, references: Iterable[tuple[Mapping[str, Any], Any]]
+) -> None:
+    """Machine code gives the reference results and touches nothing else. Raises FailedCheckError.
+
+    `func` is the program before the first step.
+    """
+    try:
+        module = machine.build(state)
+        for arguments, expected in references:
+            found = machine.outputs(module, func, arguments)
+            wrong = compare(expected, found, func)
+            if wrong is not None:
+                raise FailedCheckError("wrong machine code", str(wrong))
+    except machine.OverrunError as error:
+        raise FailedCheckError("overrun", str(error)) from error
+    except TensorcError as error:
+        raise FailedCheckError("does not compile", f"{type(error).__name__}: {error}") from error
 
 
 def check_order(step: Step, before: State, after: State, arguments: Mapping[str, Any]) -> None:

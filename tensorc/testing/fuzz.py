@@ -24,7 +24,7 @@ from tensorc.ir.verify import verify
 from tensorc.schedule.state import State
 from tensorc.schedule.step import Step, explain, questions
 from tensorc.schedule.trace import from_json, to_json
-from tensorc.testing import oracle
+from tensorc.testing import machine, oracle
 from tensorc.testing.arrays import make_inputs, make_sizes
 from tensorc.testing.confirm import INTERNAL, confirmed
 from tensorc.testing.differential import reference
@@ -32,6 +32,7 @@ from tensorc.testing.draw import Seeded, Source
 from tensorc.testing.examine import (
     FailedCheckError,
     check_form,
+    check_machine,
     check_meaning,
     check_order,
     check_promises,
@@ -193,6 +194,9 @@ def _schedule(
         check_meaning(state, pair.references, source.integer(0, 99))
     check_promises(state, pair.references[0][0])
     _replay(pair, state)
+    if source.chance(options.compiled) and machine.runnable(pair.func):
+        totals.counts["compiled"] += 1
+        check_machine(state, pair.func, pair.references)
 
 
 def _accepted(
