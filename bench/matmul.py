@@ -28,7 +28,7 @@ from tensorc.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Rows and columns of a tile, tiles in a block of rows; k at once, and times that in a block."""
+    """A tile, how many make a block of rows, k written out, and how often that makes a block."""
 
     rows: int
     columns: int

@@ -100,6 +100,26 @@ def whole_sum(size: int) -> Func:
     return tc.func_of([x], [tc.compute((), lambda: tc.sum(x[k], axis=k), name="S")], name="sum")
 
 
+def sum_of_all(rows: int, columns: int) -> Func:
+    x = tc.placeholder((rows, columns), "f32", name="X")
+    k, m = tc.reduce_axis(rows, name="k"), tc.reduce_axis(columns, name="m")
+    total = tc.compute((), lambda: tc.sum(x[k, m], axis=[k, m]), name="S")
+    return tc.func_of([x], [total], name="sum_of_all")
+
+
+def layernorm(rows: int, columns: int) -> Func:
+    x = tc.placeholder((rows, columns), "f32", name="X")
+    k, m = tc.reduce_axis(columns, name="k"), tc.reduce_axis(columns, name="m")
+    sums = tc.compute((rows,), lambda i: tc.sum(x[i, k], axis=k), name="S")
+    mean = tc.compute((rows,), lambda i: sums[i] / columns, name="A")
+    squares = tc.compute(
+        (rows,), lambda i: tc.sum((x[i, m] - mean[i]) * (x[i, m] - mean[i]), axis=m), name="V"
+    )
+    inverse = tc.compute((rows,), lambda i: tc.rsqrt(squares[i] / columns + 1e-5), name="R")
+    out = tc.compute((rows, columns), lambda i, j: (x[i, j] - mean[i]) * inverse[i], name="O")
+    return tc.func_of([x], [out], name="layernorm")
+
+
 def max_pool(channels: int, size: int) -> Func:
     x = tc.placeholder((1, channels, size, size), "f32", name="X")
     r, s = tc.reduce_axis(3, name="r"), tc.reduce_axis(3, name="s")
@@ -138,6 +158,10 @@ TASKS: dict[str, Callable[[], Func]] = {
     "row_sum": lambda: row_sum(6, 50),
     "column_sum": lambda: column_sum(50, 7),
     "whole_sum": lambda: whole_sum(1000),
+    "whole_sum_in_chunks": lambda: whole_sum(5000),
+    "sum_of_all": lambda: sum_of_all(40, 50),
+    "sum_of_a_column": lambda: sum_of_all(2100, 1),
+    "layernorm": lambda: layernorm(6, 70),
     "max_pool": lambda: max_pool(3, 9),
     "depthwise": lambda: depthwise(6, 9),
 }

@@ -1,23 +1,38 @@
-"""Rows: reductions, softmax, norms. All stages of one row run together, reductions in lanes."""
+"""Rows: reductions, softmax, norms. All stages of one row run together, reductions in lanes.
+
+A reduction along a contiguous axis goes into lanes, which then join by halves: a chain of one
+element after the other would wait for each sum. One without rows is first cut into chunks, which
+the threads share.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
 
 from tensorc.schedule.facts import Axis, Facts, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
 from tensorc.space.templates.common import (
-    make_parallel,
+    PARALLEL_WORK,
     nearest,
     parallel_choice,
     vector_widths,
     work_of,
 )
 
+CHUNK_GRAIN = 1024
+"""A chunk of a contiguous axis is a multiple of so many elements, whole vectors of any width."""
+
+MOST_ROWS = 64
+"""A thread takes so many rows at a time at most."""
+
+MOST_UNROLLED = 8
+"""So many vectors' steps of a reduction are written out; a longer row stays a loop."""
+
 
 def applies(facts: Facts) -> bool:
-    """Tasks with a reduction, whose last stage has an axis that all of them share as rows."""
+    """Tasks with a reduction, every loop of a constant extent."""
     reduces = any(s.reduces and s.fill is not None for s in facts.stages)
     plain = all(s.fill is not None for s in facts.stages if s.reduces)
     whole = all(a.extent > 0 for s in facts.stages for a in s.axes)
@@ -43,8 +58,26 @@ def rowwise(facts: Facts) -> Template:
         counts = [a.extent for a in last.axes[:rows]]
         depth = yield parallel_choice(facts, last.name, counts, work_of(stages))
         assert isinstance(depth, int)
-        make_parallel(plan, loops, depth)
+        if depth:
+            yield from _shared_rows(facts, plan, last, loops[:depth], work_of(stages))
     return plan.done()
+
+
+def _shared_rows(
+    facts: Facts, plan: Plan, last: StageFacts, loops: list[str], work: int
+) -> Generator[Choice, Value, None]:
+    """The row loops as one, in blocks of rows: a thread that takes one row after the other pays for
+    each, and sets its constants up for each."""
+    count = 1
+    for axis in last.axes[: len(loops)]:
+        count *= axis.extent
+    options = tuple(n for n in range(1, count + 1) if count % n == 0 and n <= MOST_ROWS)
+    worthwhile = -(-PARALLEL_WORK * count // max(work, 1))
+    wanted = min(worthwhile, count // (4 * facts.target.cores))
+    rows = yield Choice("block", last.name, options, nearest(options, wanted), ("block", count))
+    assert isinstance(rows, int)
+    loop = plan.fuse(*loops)
+    plan.parallel(loop if rows == 1 else plan.split(loop, rows)[0])
 
 
 def _gather_rows(plan: Plan, stages: list[StageFacts], loops: list[str]) -> None:
@@ -65,9 +98,10 @@ def _gather_rows(plan: Plan, stages: list[StageFacts], loops: list[str]) -> None
 
 
 def _inline(facts: Facts, stage: StageFacts) -> bool:
-    """Cheap values used once are computed where they are used."""
-    uses = sum(1 for s in facts.stages for o in s.operands if o.buffer == stage.result.buffer)
-    return stage.inlinable and not stage.transcendental and uses == 1
+    """Cheap values are computed where they are used, if that is once for each of them."""
+    users = [s for s in facts.stages for o in s.operands if o.buffer == stage.result.buffer]
+    once = len(users) == 1 and users[0].iterations == stage.iterations
+    return stage.inlinable and not stage.transcendental and once
 
 
 def _rows(stages: list[StageFacts]) -> int:
@@ -89,29 +123,91 @@ def _lanes(
     if not axes:
         return
     axis = axes[-1]
-    lanes = facts.target.lanes(32)
     if not axis.reduces:
         yield from _plain(facts, plan, stage, axis)
-        return
-    if _contiguous(stage, axis):
-        options = tuple(n for n in (lanes, 2 * lanes, 4 * lanes) if n <= min(64, axis.extent))
-        if not options:
-            return
-        width = yield Choice("width", stage.name, options, options[-1], ("row", axis.extent))
-        assert isinstance(width, int)
-        outer, inner = plan.split(axis.name, width)
+    elif _contiguous(stage, axis):
         others = [a.name for a in stage.axes if a.reduces and a is not axis]
-        nest = [*moved, *others, outer, inner]
-        _, parts, fill = plan.rfactor(inner, stage.result.buffer, nest, [inner])
-        plan.vectorize(parts[inner])
-        plan.vectorize(fill[inner])
-        plan.unroll(inner)
+        row = Row(stage.result.buffer, moved, others, axis.name, axis.extent)
+        if all(a.reduces for a in axes) and not rows:
+            row = yield from _chunks(facts, plan, stage, row)
+        yield from _reduce(facts, plan, stage.name, row)
     else:
         spatial = [a for a in axes if not a.reduces]
         if spatial:
             order = [a.name for a in axes if a is not spatial[-1]] + [spatial[-1].name]
             plan.reorder(*order)
             yield from _plain(facts, plan, stage, spatial[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A reduction to do along `axis`, which is contiguous and of this extent.
+
+    `around` are the loops within the buffer's scope that it is not reduced over, `others` those
+    that it is reduced over too.
+    """
+
+    buffer: str
+    around: list[str]
+    others: list[str]
+    axis: str
+    extent: int
+
+
+def _chunks(facts: Facts, plan: Plan, stage: StageFacts, row: Row) -> Generator[Choice, Value, Row]:
+    """A reduction to a single value: a part for each chunk, in parallel. What a chunk does."""
+    cores = facts.target.cores
+    first = stage.reduction[0]
+    grain = CHUNK_GRAIN if first.name == row.axis else 1
+    options = [1]
+    options += [n for n in (cores, 4 * cores, 16 * cores) if 1 < n <= first.extent // grain]
+    wanted = 4 * cores if cores > 1 and work_of([stage]) >= PARALLEL_WORK else 1
+    count = yield Choice(
+        "chunks", stage.name, tuple(options), nearest(options, wanted), ("chunks", first.extent)
+    )
+    assert isinstance(count, int)
+    if count == 1:
+        return row
+    part = -(-first.extent // (count * grain)) * grain
+    outer, inner = plan.split(first.name, part)
+    others = [inner if name == first.name else name for name in row.others]
+    axis, extent = (inner, part) if first.name == row.axis else (row.axis, row.extent)
+    buffer, parts, _ = plan.rfactor(outer, row.buffer, [outer, *others, axis], [outer])
+    plan.parallel(parts[outer])
+    return Row(buffer, [], [parts[name] for name in others], parts[axis], extent)
+
+
+def _reduce(facts: Facts, plan: Plan, subject: str, row: Row) -> Generator[Choice, Value, None]:
+    """Lanes reduce apart, then join."""
+    lanes = facts.target.lanes(32)
+    options = tuple(n for n in (lanes, 2 * lanes, 4 * lanes) if n <= min(64, row.extent))
+    if not options:
+        return
+    # Four registers hide an addition's latency; a short row has no time to fill them.
+    wanted = 4 * lanes if row.extent > 8 * lanes else 2 * lanes
+    width = yield Choice("width", subject, options, nearest(options, wanted), ("row", row.extent))
+    assert isinstance(width, int)
+    outer, inner = plan.split(row.axis, width)
+    loops = [*row.around, *row.others, outer, inner]
+    _, parts, fill = plan.rfactor(inner, row.buffer, loops, [inner])
+    plan.vectorize(parts[inner])
+    plan.vectorize(fill[inner])
+    steps = -(-row.extent // width)
+    if 1 < steps <= MOST_UNROLLED:
+        plan.unroll(parts[outer])
+    # Parts of the parts: all lanes of one register, then a share of these, and so on.
+    shares = tuple(dict.fromkeys((2, 4, width)))
+    share = yield Choice("join", subject, shares, 2, ("join", width))
+    assert isinstance(share, int)
+    size = lanes if width > lanes and share < width else width // share
+    while size > 1:
+        outer, inner = plan.split(inner, size)
+        _, parts, fill = plan.rfactor(inner, row.buffer, [*row.around, outer, inner], [inner])
+        plan.vectorize(parts[inner])
+        plan.vectorize(fill[inner])
+        plan.unroll(parts[outer])
+        size //= share
+    plan.unroll(inner)
 
 
 def _plain(
@@ -123,7 +219,9 @@ def _plain(
     assert isinstance(width, int)
     name = axis.name
     if width != axis.extent:
-        _, name = plan.split(axis.name, width)
+        outer, name = plan.split(axis.name, width)
+        if -(-axis.extent // width) <= MOST_UNROLLED:
+            plan.unroll(outer)
     plan.vectorize(name)
 
 
