@@ -67,19 +67,18 @@ STAGES: Mapping[str, Stage] = {
     "reductions": lambda func, _: reductions(func),
     "vectors": lambda func, _: vectors(func),
     "accumulators": lambda func, _: accumulators(func),
-    "flatten": lambda func, _: flatten(func),
 }
-
 
 # Code with checks is the program as it stands.
 CHECKED: Mapping[str, Stage] = {"reductions": lambda func, _: reductions(func)}
 
 
 def lower(func: Func, target: Target, options: Options = Options()) -> Lowered:
-    """Run the stages.
+    """Run the stages, then place temporaries and flatten accesses.
 
     Raises:
         CompileError: the storage plan contradicts itself.
+        LimitError: the size of a temporary cannot be known before the loops around it run.
     """
     stages = []
     current = func
@@ -93,4 +92,8 @@ def lower(func: Func, target: Target, options: Options = Options()) -> Lowered:
     storage = plan(current)
     current = place(current, storage)
     stages.append(("storage", current))
+    if not options.checks:
+        # Checks ask for each index of an access by itself.
+        current = flatten(current)
+        stages.append(("flatten", current))
     return Lowered(func, tuple(stages), storage, target, options, marks)

@@ -357,6 +357,40 @@ def scalars(A: Buffer["f32", 9], O: Buffer["f32", 9, "out"], a: f16, b: bf16, c:
             O[i] = 0.0
 """
 
+# A masked load behind a condition that all lanes agree on.
+MASK_BEHIND_A_CHOICE = """
+def mask_behind_a_choice(A: Buffer["bool", 5, 5], C: Buffer["bool", 5, 5, "out"]):
+    for i in parallel(5):
+        for j in vectorize(5):
+            C[i, j] = select(j % 3 == 1, select(i * 2 < 5, A[j, i * 2], False) or j > 3, True)
+"""
+
+SIZED_BY_A_LOOP = """
+def sized_by_a_loop(A: Buffer["f32", N, N], O: Buffer["f32", N, "out"]):
+    for i in parallel(N):
+        T = alloc("f32", i + 1, min(i, 3) + 1)
+        for j in range(i + 1):
+            for k in range(min(i, 3) + 1):
+                T[j, k] = A[i, j]
+        O[i] = 0.0
+        for j2 in range(i + 1):
+            for k2 in range(min(i, 3) + 1):
+                O[i] += T[i - j2, k2]
+    for u in range(2, 3):
+        S = alloc("f32", u, 2)
+        for v in vectorize(2):
+            S[1, v] = 1.0
+        if u < N:
+            O[u] = O[u] + S[1, 1]
+"""
+
+# The size stands in an array without elements alone.
+NO_ELEMENTS = """
+def no_elements(A: Buffer["f32", N, 0], O: Buffer["f32", 40, "inout"]):
+    for i in range(N):
+        O[i] = O[i] + 1.0
+"""
+
 PROGRAMS: dict[str, tuple[str, Sizes]] = {
     "matmul": (MATMUL, ({"M": 13, "N": 17, "K": 19}, {"M": 12, "N": 32, "K": 16},
                         {"M": 1, "N": 1, "K": 0}, {"M": 25, "N": 16, "K": 1})),
@@ -383,4 +417,7 @@ PROGRAMS: dict[str, tuple[str, Sizes]] = {
     "empty": (EMPTY, FIXED),
     "strided": (STRIDED, FIXED),
     "scalars": (SCALARS, FIXED),
+    "mask_behind_a_choice": (MASK_BEHIND_A_CHOICE, FIXED),
+    "sized_by_a_loop": (SIZED_BY_A_LOOP, ANY_N),
+    "no_elements": (NO_ELEMENTS, ANY_N),
 }  # fmt: skip
