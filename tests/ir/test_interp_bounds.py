@@ -181,6 +181,8 @@ def test_exact_arithmetic_stays_within(func: Func, seed: int) -> None:
         found = from_storage(output, dtype)
         for i in range(LENGTH):
             value, other = found[i].item(), exact.outputs[name][i].item()
+            if math.isnan(value):
+                continue  # infinities met, of which exact arithmetic may have none
             if math.isinf(value):
                 other = dtype.wrap(other)  # exact arithmetic does not overflow
             bound = float(narrow.bounds[name][i] + exact.bounds[name][i])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tensorc import config
+
+@pytest.fixture(scope="session")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    # Assigned, since a scope would hold in the main thread alone.
-    config.cache_dir = tmp_path_factory.mktemp("cache")
-    yield
-    del config.cache_dir
+@pytest.fixture(autouse=True)
+def _own_cache(_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The environment holds in every thread and in child processes, and only for this test.
+    monkeypatch.setenv("TENSORC_CACHE_DIR", str(_folder))
