@@ -220,6 +220,7 @@ _library_numbers = itertools.count()
 @cache
 def _session() -> Any:
     """The linker. Each object is a library of its own in it."""
+    _initialise()
     return binding.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
 
 

@@ -31,6 +31,7 @@ INTERNAL = (
     AssertionError,
     AttributeError,
     LookupError,
+    NameError,
     RuntimeError,
     TensorcError,
     TypeError,

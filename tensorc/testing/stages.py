@@ -12,6 +12,8 @@ from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.naming import named
 from tensorc.ir.nodes import (
     Alloc,
+    Binary,
+    BinaryOp,
     Buffer,
     Cast,
     Const,
@@ -22,6 +24,7 @@ from tensorc.ir.nodes import (
     Load,
     Param,
     Reduce,
+    Select,
     Seq,
     Stmt,
     Store,
@@ -42,10 +45,11 @@ LARGEST_SIZE = 6
 """About how large symbolic sizes are at run time, for the budget of iterations."""
 STAGES = (
     "pointwise", "reduce", "update", "pair", "accumulate", "local", "partial", "several", "again",
+    "between", "scan",
 )  # fmt: skip
 
 
-CHANGES = ("update", "accumulate", "partial")
+CHANGES = ("update", "accumulate", "partial", "between")
 """Stages that make no buffer of their own."""
 
 
@@ -213,6 +217,10 @@ class Maker:
                 return self._several(last=last)
             case "again":
                 return self._again(last=last)
+            case "between":
+                return self._between(last=last)
+            case "scan":
+                return self._scan(last=last)
         return self._pointwise(last=last)
 
     def _form(self, *, last: bool) -> str:
@@ -398,6 +406,54 @@ class Maker:
         self._filled(buffer, loops)
         store = Store("", buffer, tuple(x.var for x in loops), value)
         return seq(first, nested(loops, store))
+
+    def _between(self, *, last: bool) -> Stmt:
+        """A value is computed, then its operand changes, then the value is used."""
+        found = self.source.pick(self.writable)
+        loops = self._loops(found.region, plain=80)
+        dtype = self._dtype()
+        load, condition = self._values(loops).read(found, shift=20)
+        value = load if found.buffer.dtype is dtype else Cast(dtype, load)
+        if condition != TRUE:
+            value = Select(condition, value, Const(1, dtype))
+        first = self._new(found.buffer.shape, dtype, last=False)
+        store = Store("", first, tuple(x.var for x in loops), value)
+        self._filled(first, loops)
+        parts = [nested(loops, store), self._update(partial=self.source.chance(40))]
+        readers = self._loops([(x.begin, x.end) for x in loops], plain=85)
+        made = Readable(first, tuple((x.begin, x.end) for x in loops))
+        if any(variables(e) & {x.var.name for x in loops} for r in made.region for e in r):
+            return seq(*parts)
+        kind = self._dtype()
+        use = self._values(readers, extra=[made] * 4).value(kind, depth=1)
+        second = self._new(found.buffer.shape, kind, last=last)
+        self._filled(second, readers)
+        parts.append(nested(readers, Store("", second, tuple(x.var for x in readers), use)))
+        return seq(*parts)
+
+    def _scan(self, *, last: bool) -> Stmt:
+        """A buffer whose elements are computed from those before, and a consumer of it."""
+        shape = self._dims(1, 2)
+        loops = self._loops(whole(Buffer("", shape, DType.I8)).region, plain=100)
+        dtype = self._dtype()
+        where = tuple(x.var for x in loops)
+        value = self._values(loops).value(dtype, depth=1)
+        scanned = self._new(shape, dtype, last=False)
+        axis = self.source.integer(0, len(loops) - 1) if loops else 0
+        if loops:
+            before = sub(where[axis], index(1))
+            earlier = Load(scanned, (*where[:axis], before, *where[axis + 1 :]))
+            known = Binary("le", index(0), before)
+            op: BinaryOp = "bitxor" if dtype is DType.BOOL else "add"
+            value = Binary(op, Select(known, earlier, Const(0, dtype)), value)
+        self._filled(scanned, loops)
+        first = nested(loops, Store("", scanned, where, value))
+        readers = self._loops(whole(scanned).region, plain=80)
+        kind = self._dtype()
+        use = self._values(readers, extra=[whole(scanned)] * 4).value(kind, depth=1)
+        second = self._new(shape, kind, last=last)
+        self._filled(second, readers)
+        return seq(first, nested(readers, Store("", second, tuple(x.var for x in readers), use)))
 
     def _again(self, *, last: bool) -> Stmt:
         """A loop around one or two stages: they overwrite what they made before."""

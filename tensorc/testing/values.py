@@ -118,13 +118,18 @@ class Values:
         if not self.loops:
             return index(self.source.integer(0, 3))
         form: Expr = self.source.pick(self.loops).var
-        match self.source.pick(("loop", "loop", "shift", "sum", "scale", "quotient", "remainder")):
+        match self.source.pick(
+            ("loop", "loop", "shift", "sum", "scale", "stride", "quotient", "remainder")
+        ):
             case "shift":
                 return add(form, index(self.source.integer(-2, 2)))
             case "sum":
                 return add(form, self.source.pick(self.loops).var)
             case "scale":
                 return add(mul(form, index(2)), index(self.source.integer(-1, 1)))
+            case "stride":
+                width = index(self.source.integer(2, 4))
+                return add(mul(form, width), self.source.pick(self.loops).var)
             case "quotient":
                 return Binary("floordiv", form, index(self.source.integer(2, 3)))
             case "remainder":
