@@ -158,6 +158,9 @@ def lane_of(expr: Expr, lane: int) -> Expr:
     return result
 
 
+WIDEST_STEP = 4
+"""Elements so far apart are loaded with what lies between them."""
+
 # Plain access -------------------------------------------------------------------------------------
 
 
@@ -170,6 +173,8 @@ def load(c: Context, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
                 return _contiguous_load(c, buffer, index, step)
             if step == 0:
                 return broadcast(c, load(c, buffer, (base,)), lanes)
+            if step is not None and abs(step) <= WIDEST_STEP:
+                return _spaced_load(c, buffer, index, step)
         case Broadcast(value=value, lanes=lanes):
             return broadcast(c, load(c, buffer, (value,)), lanes)
     lanes = lanes_here(index)
@@ -193,6 +198,31 @@ def _contiguous_load(c: Context, buffer: Buffer, index: Ramp, step: int) -> Valu
     if step < 0:
         raw = reverse(c, type_, raw, index.lanes)
     return from_memory(c, raw, buffer.dtype, index.lanes)
+
+
+def _spaced_load(c: Context, buffer: Buffer, index: Ramp, step: int) -> Value:
+    """Every step-th element: whole vectors that cover them, and shuffles. What lies between the
+    first and the last lane may be read, since it is on their pages."""
+    lanes, distance = index.lanes, abs(step)
+    span = (lanes - 1) * distance + 1
+    first = index.base if step > 0 else lane_of(index, lanes - 1)
+    starts = [min(start, span - lanes) for start in range(0, span, lanes)]
+    places = [distance * (lane if step > 0 else lanes - 1 - lane) for lane in range(lanes)]
+    # A lane comes from the first piece that has it: from `raw` once that is an earlier one.
+    owner = [next(n for n, s in enumerate(starts) if s <= p < s + lanes) for p in places]
+    type_ = memory_type(buffer.dtype, lanes)
+    raw = "poison"
+    for number, start in enumerate(starts):
+        where = address(c, buffer, arith.add(first, arith.index(start)))
+        piece = c.out.load(
+            where.memory, f"load {type_}, ptr {where.pointer}, align {where.alignment}"
+        )
+        order = ", ".join(
+            f"i32 {place - start + lanes if own == number else lane if own < number else 'poison'}"
+            for lane, (place, own) in enumerate(zip(places, owner, strict=True))
+        )
+        raw = c.out.pure(f"shufflevector {type_} {raw}, {type_} {piece}, <{lanes} x i32> <{order}>")
+    return from_memory(c, raw, buffer.dtype, lanes)
 
 
 def reverse(c: Context, type_: str, text: str, lanes: int) -> str:
