@@ -16,6 +16,7 @@ from tensorc.ir.nodes import (
     Broadcast,
     Buffer,
     Cast,
+    Const,
     Expr,
     For,
     Func,
@@ -138,28 +139,45 @@ def rewrite(node: N, change: Callable[[Node], Node | None]) -> N:
 
 
 def substitute(node: N, values: Mapping[str, Expr]) -> N:
-    """`node` with variables replaced by expressions. Names are unique, so nothing is captured."""
+    """`node` with variables replaced by expressions, in the shapes of its buffers too.
+
+    Names are unique, so nothing is captured.
+    """
     if not values:
         return node
 
+    def buffer(found: Buffer) -> Buffer:
+        if all(type(extent) is Const for extent in found.shape):
+            return found
+        shape = tuple(rewrite(extent, change) for extent in found.shape)
+        return found if shape == found.shape else replace(found, shape=shape)
+
     def change(n: Node) -> Node | None:
-        return values.get(n.name) if isinstance(n, Var) else None
+        return values.get(n.name) if isinstance(n, Var) else with_buffers(n, buffer)
 
     return rewrite(node, change)
+
+
+def with_buffers(node: Node, change: Callable[[Buffer], Buffer]) -> Node | None:
+    """A node with its own buffers changed; None when it has none, or none changes."""
+    match node:
+        case Load() | MaskedLoad() | Store() | MaskedStore() | Alloc():
+            new = change(node.buffer)
+            return None if new is node.buffer else replace(node, buffer=new)
+        case Reduce(buffers=old):
+            group = tuple(map(change, old))
+            same = all(a is b for a, b in zip(group, old, strict=True))
+            return None if same else replace(node, buffers=group)
+    return None
 
 
 def replace_buffer(node: N, old: str, new: Buffer) -> N:
     """`node` with every reference to buffer `old`, its `Alloc` included, made one to `new`."""
 
-    def change(n: Node) -> Node | None:
-        match n:
-            case Load() | MaskedLoad() | Store() | MaskedStore() | Alloc() if n.buffer.name == old:
-                return replace(n, buffer=new)
-            case Reduce() if any(b.name == old for b in n.buffers):
-                return replace(n, buffers=tuple(new if b.name == old else b for b in n.buffers))
-        return None
+    def buffer(found: Buffer) -> Buffer:
+        return new if found.name == old else found
 
-    return rewrite(node, change)
+    return rewrite(node, lambda n: with_buffers(n, buffer))
 
 
 def at(root: Node, path: Path) -> Node:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from tensorc.analysis.affine import NotAffineError
 from tensorc.analysis.effects import sizes
 from tensorc.analysis.region import loop_ranges
 from tensorc.ir.arith import all_of, both, conjuncts, index, maximum, sub
 from tensorc.ir.interval import interval
+from tensorc.ir.linear import Linear, linear
 from tensorc.ir.nodes import Alloc, Expr, For, Func, If, Node, Reduce, Seq, Stmt, Store, Var
 from tensorc.ir.walk import (
     Leaf,
@@ -19,6 +21,7 @@ from tensorc.ir.walk import (
     rewrite,
     seq,
     substitute,
+    variables,
 )
 
 
@@ -79,6 +82,30 @@ def trips(func: Func, found: For, around: Iterable[For]) -> Expr:
     extent = sub(found.end, found.begin)
     known = loop_ranges(around, dict.fromkeys(sizes(func), (0, None)))
     low = interval(extent, known)[0]
+    return extent if low is not None and low >= 0 else maximum(extent, index(0))
+
+
+def capacity(func: Func, found: For, around: Iterable[For]) -> Expr:
+    """At least the number of iterations of a loop, whatever the loops around it are at.
+
+    A buffer of this extent has a size that is known before the loops run. Raises NotAffineError
+    when the loops around enter the extent by more than a multiple.
+    """
+    outer = list(around)
+    form = linear(sub(found.end, found.begin))
+    for loop_ in reversed(outer):
+        times = form.terms.get(loop_.var, 0)
+        if times:
+            end = sub(loop_.end, index(1)) if times > 0 else loop_.begin
+            form = form.plus(linear(end).plus(Linear({loop_.var: 1}, 0), -1), times)
+    extent = form.expr()
+    names = {x.var.name for x in outer}
+    if variables(extent) & names:
+        high = interval(extent, loop_ranges(outer))[1]
+        if high is None:
+            raise NotAffineError(extent)
+        extent = index(high)
+    low = interval(extent, dict.fromkeys(sizes(func), (0, None)))[0]
     return extent if low is not None and low >= 0 else maximum(extent, index(0))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.schedule.checking import check, schedule
+from tests.schedule.checking import check, refused, schedule
 
 
 @pytest.mark.parametrize("bounds", ["1, 0", "3, 1", "1, N - 1", "2, N - 3"])
@@ -45,7 +45,7 @@ def f(A: Buffer["i32", 8, "inout"]):
     check(s)
 
 
-def test_a_triangle_needs_no_maximum() -> None:
+def test_a_copy_has_the_size_of_the_longest_run() -> None:
     s = schedule(
         """
 def f(A: Buffer["i32", 8], C: Buffer["i32", 8, "inout"]):
@@ -55,5 +55,43 @@ def f(A: Buffer["i32", 8], C: Buffer["i32", 8, "inout"]):
 """
     )
     s.rfactor("k")
-    assert 'alloc("i32", i + 1)' in str(s)
+    assert 'C.rf = alloc("i32", 8)' in str(s)
+    check(s)
+
+
+@pytest.mark.parametrize("bounds", ["i, N", "N - i", "i // 2, i + 3"])
+def test_the_size_of_a_copy_reads_no_loop(bounds: str) -> None:
+    s = schedule(
+        f"""
+def f(A: Buffer["i32", N], C: Buffer["i32", N, "inout"], B: Buffer["i32", N, "out"]):
+    for i in range(N):
+        B[i] = 0
+        for k in range({bounds}):
+            if k < N:
+                C[i] += A[k]
+"""
+    )
+    if "//" in bounds:
+        s.split("i", 3)
+        s.split("i0", 2)
+        with refused(s, "UNS003"):
+            s.cache_read("C", "A", at="i1", layout=("k",))
+        return
+    s.cache_read("C", "A", at="i", layout=("k",))
+    s.fission("i", "B")
+    check(s)
+
+
+def test_a_shape_that_reads_a_loop_follows_it() -> None:
+    s = schedule(
+        """
+def f(A: Buffer["i32", 7], B: Buffer["i32", 7, "out"]):
+    for i in range(7):
+        t = alloc("i32", i + 1)
+        for k in range(i + 1):
+            t[k] = A[k]
+        B[i] = t[i]
+"""
+    )
+    s.split("i", 4)
     check(s)

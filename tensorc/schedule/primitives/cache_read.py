@@ -27,7 +27,7 @@ from tensorc.schedule.place import (
     place_stmt,
     unknown_scope,
 )
-from tensorc.schedule.rewrite import put, trips, wrap_if
+from tensorc.schedule.rewrite import capacity, put, wrap_if
 from tensorc.schedule.state import State, buffers
 from tensorc.schedule.step import Step, check_buffers, check_loops, check_statements, listed
 
@@ -187,7 +187,7 @@ class CacheRead(Step):
         name, suffix = self._name(state)
         chosen = [state.loop(x).node for x in self.layout]
         new = {x.var.name: state.fresh(f"{x.var.name}.{suffix}") for x in chosen}
-        shape = tuple(trips(state.func, x, place.around) for x in chosen)
+        shape = tuple(capacity(state.func, x, place.around) for x in chosen)
         pack = Buffer(name, shape, buffer.dtype, self.scope)  # type: ignore[arg-type]
         found = next(a for a in stmt.accesses if a.buffer.name == self.buffer)
         values = {old: Var(fresh) for old, fresh in new.items()}

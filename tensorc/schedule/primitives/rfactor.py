@@ -16,7 +16,7 @@ from tensorc.ir.arith import sub
 from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, If, Load, Reduce, Stmt, Store, Var
 from tensorc.ir.walk import replace, seq, substitute, variables, written
-from tensorc.schedule.rewrite import nest, put, rename_loops, stmt_at, trips, wrap_if
+from tensorc.schedule.rewrite import capacity, nest, put, rename_loops, stmt_at, wrap_if
 from tensorc.schedule.state import State
 from tensorc.schedule.step import Step, check_loops, check_serial
 
@@ -82,8 +82,9 @@ class Rfactor(Step):
             yield Violation("FLT001", Kind.ILLEGAL, refused, (mark,))
         try:
             self._guard(state, stmt)
+            self._shape(state, stmt)
         except NotAffineError:
-            reason = f"no guard can be written for the parts of `{stmt.name}`"
+            reason = f"no guard or size can be written for the parts of `{stmt.name}`"
             yield unsupported("UNS003", f"{self._refused()}: {reason}", mark.path)
         except TooComplexError:
             yield too_complex(mark)
@@ -154,8 +155,7 @@ class Rfactor(Step):
         node = stmt.node
         assert isinstance(node, Reduce)
         kept, own = self._kept(stmt), self._nest(stmt)
-        around = stmt.loops[: len(stmt.loops) - len(own)]
-        shape = tuple(trips(state.func, x, around) for x in kept)
+        shape = self._shape(state, stmt)
         parts = tuple(
             Buffer(name, shape, b.dtype)
             for b, name in zip(node.buffers, self.made(state), strict=True)
@@ -171,6 +171,10 @@ class Rfactor(Step):
         for part in reversed(parts):
             body = Alloc(part, body)
         return state.with_func(put(state.func, path, body))
+
+    def _shape(self, state: State, stmt: Statement) -> tuple[Expr, ...]:
+        around = stmt.loops[: len(stmt.loops) - len(self._nest(stmt))]
+        return tuple(capacity(state.func, x, around) for x in self._kept(stmt))
 
     def _fill(
         self, state: State, node: Reduce, kept: tuple[For, ...], parts: tuple[Buffer, ...]
