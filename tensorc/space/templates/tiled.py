@@ -61,7 +61,26 @@ def task(facts: Facts) -> Task | None:
         return None
     if any(a.extent == 0 for a in anchor.axes) or any(not s.inlinable for s in after[:-1]):
         return None
-    return Task(facts.stages[:place], anchor, after) if _suits(anchor) else None
+    if not _suits(anchor) or (after and _link(anchor, after) is None):
+        return None
+    return Task(facts.stages[:place], anchor, after)
+
+
+def _link(anchor: StageFacts, after: tuple[StageFacts, ...]) -> Operand | None:
+    """The read through which the last stage takes the anchor's value, element for element.
+
+    It may come through the stages in between, which are inlined. None when the last stage runs over
+    other elements than the anchor's.
+    """
+    last = after[-1]
+    own = [a.extent for a in anchor.spatial if a.extent > 1]
+    if own != [a.extent for a in last.axes if a.extent > 1]:
+        return None
+    derived = {anchor.result.buffer}
+    for stage in after[:-1]:
+        if any(o.buffer in derived for o in stage.operands):
+            derived.add(stage.result.buffer)
+    return next((o for o in last.operands if o.buffer in derived), None)
 
 
 def _suits(anchor: StageFacts) -> bool:
@@ -304,10 +323,11 @@ def _finish(plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str]
     last = [Var(f"d{d}") for d in range(rank) if d != dim] + [Var(f"d{dim}")]
     buffer = anchor.result.buffer
     plan.compute_at(anchor.fill or "", tile)
-    if found.after and _whole_rows(found.after[-1], buffer, dim):
+    link = _link(anchor, found.after) if found.after else None
+    if link is not None and _whole_rows(found.after[-1], link, dim):
         plan.reverse_compute_at(found.after[-1].name, tile)
         plan.set_scope(buffer, "register")
-        _vectorize_stage(plan, found.after[-1], buffer, dim)
+        _vectorize_stage(plan, found.after[-1], link, dim)
     else:
         _, out = plan.cache_write(anchor.name, buffer, tile, rank, fill=True)
         _lanes_last(plan, out, dim)
@@ -322,12 +342,11 @@ def _finish(plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str]
         plan.transform_layout(buffer, last)
 
 
-def _whole_rows(stage: StageFacts, buffer: str, dim: int) -> bool:
+def _whole_rows(stage: StageFacts, operand: Operand, dim: int) -> bool:
     """Whether a stage that reads a tile writes its vectors whole, or cannot do better.
 
     Otherwise the tile goes through memory, and the stage runs along its own last axis.
     """
-    operand = next(o for o in stage.operands if o.buffer == buffer)
     names = zip(stage.axes, operand.dims, strict=True)
     lane = next((n for n, (_, dims) in enumerate(names) if dim in dims), None)
     last = len(stage.axes) - 1
@@ -344,9 +363,8 @@ def _lanes_last(plan: Plan, names: list[str], dim: int) -> None:
     plan.vectorize(order[-1])
 
 
-def _vectorize_stage(plan: Plan, stage: StageFacts, buffer: str, dim: int) -> None:
+def _vectorize_stage(plan: Plan, stage: StageFacts, operand: Operand, dim: int) -> None:
     """The same for a stage that reads the tile: its axis along the tile's vector dimension."""
-    operand = next(o for o in stage.operands if o.buffer == buffer)
     names = [a.name for a in stage.axes]
     lane = next((n for n, dims in zip(names, operand.dims, strict=True) if dim in dims), None)
     if lane is None:
