@@ -200,7 +200,7 @@ def main() -> int:
         network_rows = [] if options.no_network else starts()
         rows = subgraphs()
     rows.append(medians(rows))
-    head = heading(config.num_threads)
+    head = heading(threads=config.num_threads)
     print(head, table(rows), table(network_rows), sep="\n")
     if options.json:
         record = {

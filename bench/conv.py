@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 # isort: split
 import bench.one_thread  # noqa: F401
-from bench.compare import Row, compare, heading, multiply_adds
-from bench.harness import arguments, report
+from bench.compare import Row, Turns, arguments, compare, heading, multiply_adds, turns_of
+from bench.harness import report
 
 # isort: split
 import torch
@@ -107,7 +107,7 @@ def targets() -> dict[str, Target]:
     return {"own": host, "256": Target.parse("cpu:host;vector_bits=256")}
 
 
-def measure(shape: Shape, repeats: int) -> list[Row]:
+def measure(shape: Shape, turns: Turns) -> list[Row]:
     module = Convolution(shape).eval()
     inputs = [torch.randn(1, shape.channels, shape.size, shape.size)]
     if "a" in shape.ending:
@@ -120,21 +120,22 @@ def measure(shape: Shape, repeats: int) -> list[Row]:
         run = lambda compiled=compiled: compiled(*inputs)  # noqa: E731
         ours[name] = (run, multiply_adds(target.vector_bits))
     peers = {"torch": lambda: module(*inputs)}
-    return compare(shape.name, shape.operations, "GFLOP/s", ours, peers, repeats)
+    return compare(shape.name, shape.operations, "GFLOP/s", ours, peers, turns)
 
 
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--only", default="", help="a part of the names to measure")
     options = parser.parse_args()
+    turns = turns_of(options)
     # torch.export uses what torch deprecates.
     warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", category=FutureWarning)
     torch.manual_seed(0)
     torch.set_num_threads(1)
     with torch.inference_mode():
         shapes = [shape for shape in SHAPES if options.only in shape.name]
-        rows = [row for shape in shapes for row in measure(shape, options.repeats)]
-    report(heading(), rows, options.json)
+        rows = [row for shape in shapes for row in measure(shape, turns)]
+    report(heading(turns), rows, options.json)
     return 0
 
 

@@ -44,20 +44,22 @@ def alternate(
     functions: Mapping[str, Callable[[], object]],
     repeats: int = 30,
     sample_seconds: float = SAMPLE_SECONDS,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
     """Times functions in turns, so that a noisy moment meets all of them.
 
     A sample is as many calls as take `sample_seconds`, at least one. Every round takes one sample
-    of each function and starts with another one.
+    of each function and starts with another one. `clock` gives seconds.
     """
     calls = {
-        name: _calls_per_sample(function, sample_seconds) for name, function in functions.items()
+        name: _calls_per_sample(function, sample_seconds, clock)
+        for name, function in functions.items()
     }
     samples: dict[str, list[float]] = {name: [] for name in functions}
     order = list(functions)
     for _ in range(repeats):
         for name in order:
-            samples[name].append(_sample(functions[name], calls[name]))
+            samples[name].append(_sample(functions[name], calls[name], clock))
         order.append(order.pop(0))
     best = {name: min(times) for name, times in samples.items()}
     median = {name: statistics.median(times) for name, times in samples.items()}
@@ -70,20 +72,22 @@ def alternate(
     }
 
 
-def _calls_per_sample(function: Callable[[], object], sample_seconds: float) -> int:
+def _calls_per_sample(
+    function: Callable[[], object], sample_seconds: float, clock: Callable[[], float]
+) -> int:
     """How many calls fill a sample; the calls made to find out also warm the function up."""
     function()
     calls = 1
-    while (seconds := _sample(function, calls) * calls) < sample_seconds / 2:
+    while (seconds := _sample(function, calls, clock) * calls) < sample_seconds / 2:
         calls = max(2 * calls, int(calls * sample_seconds / max(seconds, 1e-9) / 2))
     return max(1, round(calls * sample_seconds / seconds))
 
 
-def _sample(function: Callable[[], object], calls: int) -> float:
-    start = time.perf_counter()
+def _sample(function: Callable[[], object], calls: int, clock: Callable[[], float]) -> float:
+    start = clock()
     for _ in range(calls):
         function()
-    return (time.perf_counter() - start) / calls
+    return (clock() - start) / calls
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:

@@ -33,7 +33,7 @@ def main() -> int:
     warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", category=FutureWarning)
     say = lambda text: print(f"# {text}", file=sys.stderr)  # noqa: E731
     found = run_network(NETWORK, True, options.threads, say, rounds=options.repeats)
-    head = heading(options.threads)
+    head = heading(threads=options.threads)
     print(head, found.profile, found.summary(), sep="\n")
     if options.json:
         record = {"machine": head, **found.as_dict()}

@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 # isort: split
 import bench.one_thread  # noqa: F401
-from bench.compare import Roof, Row, compare, heading, stream
-from bench.harness import arguments, report
+from bench.compare import Roof, Row, Turns, arguments, compare, heading, stream, turns_of
+from bench.harness import report
 
 # isort: split
 import numpy as np
@@ -85,22 +85,24 @@ def normal(*shape: int) -> Array:
     return torch.randn(shape).numpy()
 
 
-def kernel(func: tc.Func, *inputs: Array, expected: Array) -> Callable[[], object]:
-    """The scheduled function on these arrays, once its result is known to be right."""
+def kernel(
+    func: tc.Func, *arrays: Array, expected: Array, tolerance: float = 1e-4
+) -> Callable[[], object]:
+    """The scheduled function on these arrays, the result last, once that is known to be right."""
     module = tc.build(default_schedule(func))
-    result = torch.full(expected.shape, torch.nan).numpy()
-    module(*inputs, result)
-    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
-    return lambda: module(*inputs, result)
+    arrays[-1].fill(np.nan)
+    module(*arrays)
+    np.testing.assert_allclose(arrays[-1], expected, rtol=1e-4, atol=tolerance)
+    return lambda: module(*arrays)
 
 
-def streams(repeats: int) -> list[Row]:
+def streams(turns: Turns) -> list[Row]:
     x, y, z = (normal(STREAM) for _ in range(3))
     inner = 0.7978845608 * (x + 0.044715 * x**3)
     expected = 0.5 * x * (1 + np.tanh(inner)) * y + z
-    gelu = kernel(gelu_times_plus(STREAM), x, y, z, expected=expected)
-    plain = kernel(triad(STREAM), x, y, expected=x * 3 + y)
-    out = torch.empty(STREAM).numpy()
+    out = normal(STREAM)
+    gelu = kernel(gelu_times_plus(STREAM), x, y, z, out, expected=expected)
+    plain = kernel(triad(STREAM), x, y, out, expected=x * 3 + y)
 
     def numpy_triad() -> None:
         np.multiply(x, 3.0, out=out)
@@ -111,63 +113,61 @@ def streams(repeats: int) -> list[Row]:
     def eager() -> torch.Tensor:
         return torch.nn.functional.gelu(tensors[0], approximate="tanh") * tensors[1] + tensors[2]
 
-    roof = stream("triad", 12 * STREAM)
+    roof = stream("triad", out, y, x)
     ours = {"default": (plain, roof)}
-    rows = compare("triad 4M", 12.0 * STREAM, "GB/s", ours, {"numpy": numpy_triad}, repeats)
+    rows = compare("triad 4M", 12.0 * STREAM, "GB/s", ours, {"numpy": numpy_triad}, turns)
     own = Roof("triad of ours", plain, 12.0 * STREAM)
     ours = {"default": (gelu, own)}
-    rows += compare("gelu(x)*y+z 4M", 16.0 * STREAM, "GB/s", ours, {"torch": eager}, repeats)
+    rows += compare("gelu(x)*y+z 4M", 16.0 * STREAM, "GB/s", ours, {"torch": eager}, turns)
     return rows
 
 
-def sums(repeats: int) -> list[Row]:
+def sums(turns: Turns) -> list[Row]:
     x = normal(SUMMED)
     expected = np.asarray(x.sum(dtype=np.float64), np.float32)
-    module = tc.build(default_schedule(total(SUMMED)))
-    result = np.full((), np.nan, np.float32)
-    module(x, result)
     # The sum of so many numbers around zero is small beside the sum of their sizes.
-    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-6 * SUMMED)
-    tensor = torch.from_numpy(x)
-    ours = {"default": (lambda: module(x, result), stream("read", 4 * SUMMED))}
-    peers = {"numpy": x.sum, "torch": tensor.sum}
-    return compare("sum 16M", 4.0 * SUMMED, "GB/s", ours, peers, repeats)
+    result, tolerance = np.empty((), np.float32), 1e-6 * SUMMED
+    ours = kernel(total(SUMMED), x, result, expected=expected, tolerance=tolerance)
+    peers = {"numpy": x.sum, "torch": torch.from_numpy(x).sum}
+    roof = stream("read", x)
+    return compare("sum 16M", 4.0 * SUMMED, "GB/s", {"default": (ours, roof)}, peers, turns)
 
 
-def rows_of(repeats: int) -> list[Row]:
-    a = normal(*SOFTMAX)
+def rows_of(turns: Turns) -> list[Row]:
+    a, out = normal(*SOFTMAX), normal(*SOFTMAX)
     ta = torch.from_numpy(a)
-    ours = kernel(softmax(*SOFTMAX), a, expected=torch.softmax(ta, 1).numpy())
-    roof = stream("copy", 2 * a.nbytes)
+    ours = kernel(softmax(*SOFTMAX), a, out, expected=torch.softmax(ta, 1).numpy())
+    roof = stream("copy", out, a)
     peers = {"torch": lambda: torch.softmax(ta, 1)}
     case = "softmax " + "x".join(map(str, SOFTMAX))
-    rows = compare(case, 2.0 * a.nbytes, "GB/s", {"default": (ours, roof)}, peers, repeats)
-    b = normal(*LAYERNORM)
+    rows = compare(case, 2.0 * a.nbytes, "GB/s", {"default": (ours, roof)}, peers, turns)
+    b, out = normal(*LAYERNORM), normal(*LAYERNORM)
     scale, shift = (normal(LAYERNORM[1]) for _ in range(2))
     tensors = [torch.from_numpy(array) for array in (b, scale, shift)]
 
     def eager() -> torch.Tensor:
         return torch.nn.functional.layer_norm(tensors[0], LAYERNORM[1:], *tensors[1:], EPSILON)
 
-    ours = kernel(layernorm(*LAYERNORM), b, scale, shift, expected=eager().numpy())
-    roof = stream("copy", 2 * b.nbytes)
+    ours = kernel(layernorm(*LAYERNORM), b, scale, shift, out, expected=eager().numpy())
+    roof = stream("copy", out, b)
     case = "layernorm " + "x".join(map(str, LAYERNORM))
     return rows + compare(
-        case, 2.0 * b.nbytes, "GB/s", {"default": (ours, roof)}, {"torch": eager}, repeats
+        case, 2.0 * b.nbytes, "GB/s", {"default": (ours, roof)}, {"torch": eager}, turns
     )
 
 
 def main() -> int:
     options = arguments(__doc__).parse_args()
+    turns = turns_of(options)
     torch.manual_seed(0)
     torch.set_num_threads(1)
     with torch.inference_mode():
         rows = [
-            *streams(options.repeats),
-            *sums(options.repeats),
-            *rows_of(options.repeats),
+            *streams(turns),
+            *sums(turns),
+            *rows_of(turns),
         ]
-    report(heading(), rows, options.json)
+    report(heading(turns), rows, options.json)
     return 0
 
 
