@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc.dtype import DType
 from tensorc.ir.arith import TRUE, add, all_of, at_most, index, less, mul, sub
@@ -148,7 +148,8 @@ class Values:
     def _index_for(self, low: Expr, high: Expr, shift: int) -> Expr:
         gather = [r for r in self.readable if self.gathers and _gatherable(r.buffer)]
         if gather and low == index(0) and isinstance(high, Const) and self.source.chance(40):
-            load, condition = self.read(self.source.pick(gather), shift=0)
+            plain = replace(self, gathers=False)
+            load, condition = plain.read(self.source.pick(gather), shift=0)
             if condition == TRUE:
                 return Binary("floormod", Cast(DType.INDEX, load), high)
         fitting = [x for x in self.loops if limits(x.var, low, high, self.loops) == TRUE]
