@@ -1,1 +1,28 @@
-"""Hypothesis strategies for programs and schedules, and the differential oracle."""
+"""Public Hypothesis strategies for programs and schedules, and the differential oracle.
+
+In a Hypothesis test, `trial = data.draw(schedules(data.draw(programs())))` is a random program with
+a random legal schedule, and `examine(trial.func, trial.steps)` is None when all is well with it.
+"""
+
+from tensorc.testing.arrays import arrays, inputs
+from tensorc.testing.checks import FailedCheckError, examine, shrink
+from tensorc.testing.confirm import confirmed
+from tensorc.testing.differential import difference, reference
+from tensorc.testing.programs import programs
+from tensorc.testing.schedules import Trial, Verdict, illegal_steps, schedules
+
+__all__ = [
+    "FailedCheckError",
+    "Trial",
+    "Verdict",
+    "arrays",
+    "confirmed",
+    "difference",
+    "examine",
+    "illegal_steps",
+    "inputs",
+    "programs",
+    "reference",
+    "schedules",
+    "shrink",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -87,24 +87,33 @@ def _argument(param: Param, sizes: Mapping[str, int], filling: str, seed: int) -
     return to_storage(np.array(flat, dtype=object).reshape(shape), value.dtype)
 
 
-def arrays(func: Func, *, special: bool = True) -> st.SearchStrategy[dict[str, Any]]:
+@st.composite
+def arrays(
+    draw: st.DrawFn, func: Func, *, sizes: Mapping[str, int] | None = None, special: bool = True
+) -> dict[str, Any]:
     """Arguments by name: NumPy arrays in storage form, and numbers for scalars.
 
-    Symbolic sizes are drawn first, from 0 to 8. With `special`, float arrays may hold NaN,
-    infinities, negative zeros, denormals and the largest numbers; integer arrays always take the
-    whole range of their dtype. They shrink towards sizes of 5 and ramps of small numbers.
+    They shrink towards ramps of small numbers.
+
+    Args:
+        draw: given by Hypothesis.
+        func: the function that takes them.
+        sizes: the symbolic sizes; drawn from 0 to 8 when not given.
+        special: whether float arrays may hold NaN, infinities, negative zeros, denormals and the
+            largest numbers. Integer arrays always take the whole range of their dtype.
     """
-    return _inputs(func, special)
-
-
-def inputs(func: Func, *, special: bool = True) -> st.SearchStrategy[dict[str, Any]]:
-    """The same as `arrays`, by the name that tests of whole programs use."""
-    return _inputs(func, special)
+    source = Drawn(draw)
+    known = make_sizes(source, func) if sizes is None else sizes
+    return make_inputs(source, func, known, special=special)
 
 
 @st.composite
-def _inputs(
-    draw: Callable[[st.SearchStrategy[Any]], Any], func: Func, special: bool
-) -> dict[str, Any]:
-    source = Drawn(draw)
-    return make_inputs(source, func, make_sizes(source, func), special=special)
+def inputs(draw: st.DrawFn, func: Func, *, count: int = 2) -> list[dict[str, Any]]:
+    """Several sets of arguments, of different sizes where these are symbolic.
+
+    Args:
+        draw: given by Hypothesis.
+        func: the function that takes them.
+        count: how many.
+    """
+    return [draw(arrays(func)) for _ in range(count)]

@@ -26,10 +26,7 @@ from tensorc.schedule.step import Step, explain, questions
 from tensorc.schedule.trace import from_json, to_json
 from tensorc.testing import machine, oracle
 from tensorc.testing.arrays import make_inputs, make_sizes
-from tensorc.testing.confirm import INTERNAL, confirmed
-from tensorc.testing.differential import reference
-from tensorc.testing.draw import Seeded, Source
-from tensorc.testing.examine import (
+from tensorc.testing.checks import (
     FailedCheckError,
     check_form,
     check_machine,
@@ -39,6 +36,9 @@ from tensorc.testing.examine import (
     examine,
     shrink,
 )
+from tensorc.testing.confirm import INTERNAL, confirmed
+from tensorc.testing.differential import reference
+from tensorc.testing.draw import Seeded, Source
 from tensorc.testing.programs import ProgramOptions, make_program
 from tensorc.testing.schedules import draw_step, start, text_of
 

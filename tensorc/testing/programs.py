@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -45,7 +44,9 @@ def make_program(source: Source, options: ProgramOptions | None = None) -> Func:
     return Maker(source, options or ProgramOptions()).func()
 
 
+@st.composite
 def programs(
+    draw: st.DrawFn,
     *,
     stages: int = 3,
     extents: Sequence[int] = EXTENTS,
@@ -54,16 +55,17 @@ def programs(
     gathers: bool = False,
     data_guards: bool = True,
     iterations: int = 160,
-) -> st.SearchStrategy[Func]:
+) -> Func:
     """Programs of one to three stages that are well formed and run without error.
 
     Among them: pointwise stages with shifted and padded reads, reductions with and without a fill
-    (argmax, Welford and log-sum-exp too), in-place recurrences, stencils, guarded and scattered
-    updates, triangular loops, temporaries inside and outside of loops, several statements in one
-    loop, loops around several stages. Most have two accesses that conflict. They shrink towards one
-    pointwise stage of four i32 elements.
+    (argmax, Welford and log-sum-exp too), in-place recurrences, scans, stencils, guarded and
+    scattered updates, triangular loops, temporaries inside and outside of loops, operands that
+    change before their value is used, several statements in one loop, loops around several stages.
+    Most have two accesses that conflict. They shrink towards one short stage.
 
     Args:
+        draw: given by Hypothesis.
         stages: the most nests that follow one another.
         extents: extents of dimensions, the simplest first; 0 and 1 are ordinary.
         dtypes: dtypes of data, the simplest first.
@@ -81,9 +83,4 @@ def programs(
         data_guards,
         iterations,
     )
-    return _programs(options)
-
-
-@st.composite
-def _programs(draw: Callable[[st.SearchStrategy[Any]], Any], options: ProgramOptions) -> Func:
     return make_program(Drawn(draw), options)

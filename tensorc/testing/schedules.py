@@ -34,6 +34,10 @@ class Verdict:
     state: State
     violation: Any
 
+    def __repr__(self) -> str:
+        code = "accepted" if self.violation is None else self.violation.code
+        return f"<{code}: {self.step!r} in\n{print_func(self.state.func)}>"
+
     @property
     def accepted(self) -> bool:
         return self.violation is None
@@ -224,50 +228,39 @@ def draw_verdicts(
             state = step.apply(state)
 
 
+@st.composite
 def schedules(
-    program: Func, *, most: int = 8, guided: int = 92, free: int = 9
-) -> st.SearchStrategy[Trial]:
+    draw: st.DrawFn, program: Func, *, most: int = 8, guided: int = 92, free: int = 9
+) -> Trial:
     """Legal schedules of a program.
 
     The primitive of each step is drawn uniformly among all primitives, then its fields, through
     `choices` or one by one; refused draws are dropped. They shrink towards the empty schedule.
 
     Args:
+        draw: given by Hypothesis.
         program: the program to schedule.
         most: how many steps are drawn at most.
         guided: percentage of steps for which a few candidates are tried, to find a legal one.
         free: percentage of steps whose fields are drawn without asking `choices`.
     """
-    return _schedules(program, most, guided, free)
-
-
-@st.composite
-def _schedules(
-    draw: Callable[[st.SearchStrategy[Any]], Any], program: Func, most: int, guided: int, free: int
-) -> Trial:
     source = Drawn(draw)
     count = source.integer(0, most)
     verdicts = draw_verdicts(source, program, count, guided=guided, free=free)
     return Trial(program, tuple(v.step for v in verdicts if v.accepted))
 
 
-def illegal_steps(program: Func, *, most: int = 12) -> st.SearchStrategy[list[Verdict]]:
+@st.composite
+def illegal_steps(draw: st.DrawFn, program: Func, *, most: int = 12) -> list[Verdict]:
     """Refused steps, each with the state that refused it, found along a random schedule.
 
     Args:
+        draw: given by Hypothesis.
         program: the program to schedule.
         most: how many steps are drawn at most.
     """
-    return _illegal(program, most)
-
-
-@st.composite
-def _illegal(
-    draw: Callable[[st.SearchStrategy[Any]], Any], program: Func, most: int
-) -> list[Verdict]:
     source = Drawn(draw)
-    count = source.integer(1, most)
-    drawn = draw_verdicts(source, program, count, guided=0, free=40)
+    drawn = draw_verdicts(source, program, source.integer(1, most), guided=0, free=40)
     return [v for v in drawn if not v.accepted]
 
 

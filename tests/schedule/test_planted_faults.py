@@ -16,7 +16,7 @@ from tensorc.ir.nodes import Func
 from tensorc.ir.parse import parse
 from tensorc.schedule.step import Step, explain
 from tensorc.schedule.trace import from_python
-from tensorc.testing.examine import examine
+from tensorc.testing.checks import examine
 from tensorc.testing.schedules import start
 from tests.schedule.planting import Plant
 from tests.schedule.plants import PLANTS
