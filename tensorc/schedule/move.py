@@ -13,7 +13,7 @@ from tensorc.analysis.affine import Model, condition, model, operation_limit, te
 from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.emit import condition_of, loop_bounds
 from tensorc.analysis.motion import Motion, flows, placements, self_contained
-from tensorc.ir.arith import add, both, constant, index, sub
+from tensorc.ir.arith import FALSE, add, both, constant, index, sub
 from tensorc.ir.linear import linear
 from tensorc.ir.nodes import Alloc, Expr, For, Func, If, Node, Reduce, Seq, Stmt, Store, Var
 from tensorc.ir.walk import (
@@ -198,6 +198,9 @@ def _guards(
         raise TypeError(f"not a statement of the unlowered IR: {node!r}")
 
     def guard(leaf: Leaf) -> Stmt:
+        if leaf.name not in placed:
+            # It has no instance at all, or the step would have been refused.
+            return wrap_if(FALSE, leaf)
         found = by_name[leaf.name]
         own = found.loops[stage.motion.shared :]
         pick = ", ".join(f"x{n}" for n in range(stage.motion.shared, len(found.loops)))

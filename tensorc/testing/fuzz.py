@@ -139,6 +139,7 @@ class Pair:
     func: Func
     references: list[tuple[dict[str, Any], Result]]
     steps: list[Step] = field(default_factory=list)
+    tried: list[Step] = field(default_factory=list)
 
 
 def run_pair(name: str, options: FuzzOptions, totals: Totals) -> None:
@@ -157,7 +158,8 @@ def run_pair(name: str, options: FuzzOptions, totals: Totals) -> None:
         totals.faults.append(fault)
     except INTERNAL as error:
         message = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}"
-        fault = Fault(name, "internal error", message, func, tuple(pair.steps))
+        steps = (*pair.steps, *pair.tried[-1:])
+        fault = Fault(name, "internal error", message, func, steps)
         totals.faults.append(fault)
 
 
@@ -176,7 +178,8 @@ def _schedule(
 ) -> None:
     state = start(pair.func)
     for _ in range(options.draws):
-        step = draw_step(source, state)
+        step = draw_step(source, state, tried=pair.tried)
+        pair.tried.clear()
         if step is None:
             totals.counts["empty"] += 1
             continue

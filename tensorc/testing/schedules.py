@@ -75,7 +75,14 @@ def start(func: Func, *, strict_float: bool = False) -> State:
     return State.start(func, Target.parse(TARGET), strict_float=strict_float)
 
 
-def draw_step(source: Source, state: State, *, guided: int = 92, free: int = 9) -> Step | None:
+def draw_step(
+    source: Source,
+    state: State,
+    *,
+    guided: int = 92,
+    free: int = 9,
+    tried: list[Step] | None = None,
+) -> Step | None:
     """A step of a primitive that is drawn uniformly; None when it has no candidate here.
 
     Args:
@@ -83,6 +90,7 @@ def draw_step(source: Source, state: State, *, guided: int = 92, free: int = 9) 
         state: where the step is to be applied.
         guided: percentage of steps for which a few candidates are tried, to find a legal one.
         free: percentage of steps whose fields are drawn without asking `choices`.
+        tried: takes the candidates whose legality is asked here.
     """
     primitive = REGISTRY[source.pick(sorted(REGISTRY))]
     if source.chance(free):
@@ -93,6 +101,8 @@ def draw_step(source: Source, state: State, *, guided: int = 92, free: int = 9) 
     step = _varied(source, source.pick(candidates), state)
     if source.chance(guided):
         for _ in range(TRIES):
+            if tried is not None:
+                tried.append(step)
             if explain(step, state) is None:
                 break
             step = _varied(source, source.pick(candidates), state)
