@@ -15,10 +15,11 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tensorc.errors import Kind
-from tensorc.ir.interp import Result
+from tensorc.ir.interp import Result, run
 from tensorc.ir.nodes import Func
 from tensorc.ir.verify import verify
 from tensorc.schedule.state import State
@@ -54,6 +55,7 @@ class FuzzOptions:
         confirm: percentage of illegal refusals that are forced.
         order: percentage of accepted order steps that brute force also looks at.
         compiled: percentage of schedules that are also run as machine code.
+        strict: percentage of schedules under strict_float, whose results must be equal bit for bit.
         every: whether each step is compared, or only the last one of a schedule.
     """
 
@@ -62,6 +64,7 @@ class FuzzOptions:
     confirm: int = 100
     order: int = 15
     compiled: int = 0
+    strict: int = 10
     every: bool = True
 
 
@@ -101,6 +104,8 @@ class Totals:
     refused: Counter[str] = field(default_factory=Counter)
     unconfirmed: Counter[str] = field(default_factory=Counter)
     faults: list[Fault] = field(default_factory=list)
+    earlier: list[str] = field(default_factory=list)
+    """The texts of faults that a run before this one found."""
 
     def summary(self) -> dict[str, Any]:
         """The shares that the specification asks for."""
@@ -124,7 +129,7 @@ class Totals:
             "accepted by primitive": dict(sorted(self.accepted.items())),
             "refused by code": dict(sorted(self.refused.items())),
             "unconfirmed by code": dict(sorted(self.unconfirmed.items())),
-            "faults": len(self.faults),
+            "faults": len(self.faults) + len(self.earlier),
         }
 
 
@@ -137,7 +142,8 @@ class Pair:
     """A program with its reference results, and the schedule so far."""
 
     func: Func
-    references: list[tuple[dict[str, Any], Result]]
+    strict: bool
+    references: list[tuple[dict[str, Any], Result]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     tried: list[Step] = field(default_factory=list)
 
@@ -148,7 +154,7 @@ def run_pair(name: str, options: FuzzOptions, totals: Totals) -> None:
     data = source.chance(options.data)
     gathers = data and source.chance(50)
     func = make_program(source, ProgramOptions(gathers=gathers, data_guards=data))
-    pair = Pair(func, [])
+    pair = Pair(func, source.chance(options.strict))
     totals.counts["pairs"] += 1
     try:
         _start(source, pair, totals)
@@ -167,7 +173,8 @@ def _start(source: Source, pair: Pair, totals: Totals) -> None:
     verify(pair.func)
     for number in range(2):
         arguments = make_inputs(source, pair.func, make_sizes(source, pair.func))
-        pair.references.append((arguments, reference(pair.func, arguments)))
+        meaning = run if pair.strict else reference
+        pair.references.append((arguments, meaning(pair.func, arguments)))
         if number == 0:
             log = oracle.log_of(pair.func, arguments)
             totals.counts["conflicting"] += oracle.has_conflict(pair.func, log)
@@ -176,7 +183,7 @@ def _start(source: Source, pair: Pair, totals: Totals) -> None:
 def _schedule(
     source: Source, pair: Pair, options: FuzzOptions, totals: Totals, *, affine: bool
 ) -> None:
-    state = start(pair.func)
+    state = start(pair.func, strict_float=pair.strict)
     for _ in range(options.draws):
         step = draw_step(source, state, tried=pair.tried)
         pair.tried.clear()
@@ -217,7 +224,8 @@ def _accepted(
 
 
 def _replay(pair: Pair, state: State) -> None:
-    again, steps = start(pair.func), from_json(to_json(pair.steps))
+    again = start(pair.func, strict_float=pair.strict)
+    steps = from_json(to_json(pair.steps))
     for step in steps:
         again = step.apply(again)
     if again.func != state.func:
@@ -249,40 +257,87 @@ def _refused(
 
 
 def fuzz(
-    count: int, seed: int, options: FuzzOptions | None = None, *, first: int = 0
+    count: int,
+    seed: int,
+    options: FuzzOptions | None = None,
+    *,
+    first: int = 0,
+    totals: Totals | None = None,
 ) -> Iterator[Totals]:
-    """Run `count` pairs from number `first` on; gives the totals so far after each."""
-    totals = Totals()
+    """Run `count` pairs from number `first` on; gives the totals so far after each.
+
+    `totals` are those of an earlier run, which go on.
+    """
+    totals = Totals() if totals is None else totals
     for number in range(first, first + count):
         run_pair(f"{seed}/{number}", options or FuzzOptions(), totals)
         yield totals
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns 1 when there is a fault."""
+def save(totals: Totals, log: Path) -> None:
+    """Append the totals to a log, as one line of JSON."""
+    line = {
+        "counts": totals.counts,
+        "accepted": totals.accepted,
+        "refused": totals.refused,
+        "unconfirmed": totals.unconfirmed,
+        "faults": totals.earlier + [str(fault) for fault in totals.faults],
+    }
+    with log.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def load(log: Path) -> Totals:
+    """The totals of the last line of a log; none when there is no log yet."""
+    if not log.exists():
+        return Totals()
+    last = json.loads(log.read_text(encoding="utf-8").splitlines()[-1])
+    return Totals(
+        Counter(last["counts"]),
+        Counter(last["accepted"]),
+        Counter(last["refused"]),
+        Counter(last["unconfirmed"]),
+        earlier=list(last["faults"]),
+    )
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tensorc.testing.fuzz", description=__doc__)
     parser.add_argument("--count", type=int, default=1000, help="number of pairs")
     parser.add_argument("--seed", type=int, default=0, help="seed of the run")
-    parser.add_argument("--first", type=int, default=0, help="number of the first pair")
     parser.add_argument("--draws", type=int, default=10, help="steps drawn for a program")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON only")
     parser.add_argument("--compiled", type=int, default=0, help="percentage run as machine code")
+    parser.add_argument("--log", type=Path, help="file to append to, and to go on from")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON only")
     parser.add_argument("--stop", action="store_true", help="stop at the first fault")
-    given = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns 1 when there is a fault."""
+    given = _options(arguments)
     options = FuzzOptions(draws=given.draws, compiled=given.compiled)
-    began, totals, shown = time.monotonic(), Totals(), 0
-    for totals in fuzz(given.count, given.seed, options, first=given.first):
+    totals = load(given.log) if given.log else Totals()
+    began, first, shown = time.monotonic(), totals.counts["pairs"], 0
+    left = max(given.count - first, 0)
+    for _ in fuzz(left, given.seed, options, first=first, totals=totals):
+        done = totals.counts["pairs"]
         for fault in totals.faults[shown:]:
             sys.stderr.write(f"\n{fault.shrunk()}\n")
         shown = len(totals.faults)
+        if given.log and done % SAVED == 0:
+            save(totals, given.log)
+        if not given.json and done % SHOWN == 0:
+            rate = (done - first) / (time.monotonic() - began)
+            sys.stderr.write(f"\r{done} of {given.count} pairs, {rate:.1f}/s, {shown} faults ")
         if given.stop and shown:
             break
-        if not given.json and totals.counts["pairs"] % 20 == 0:
-            rate = totals.counts["pairs"] / (time.monotonic() - began)
-            sys.stderr.write(f"\r{totals.counts['pairs']} pairs, {rate:.1f}/s, {shown} faults ")
     print(json.dumps(totals.summary(), indent=None if given.json else 2))
-    return 1 if shown else 0
+    return 1 if totals.summary()["faults"] else 0
 
+
+SAVED, SHOWN = 100, 20
+"""After how many pairs the log is written, and progress shown."""
 
 if __name__ == "__main__":
     sys.exit(main())
