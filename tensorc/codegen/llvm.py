@@ -70,13 +70,14 @@ def emit(lowered: Lowered) -> Kernel:
         arguments.append(f"i64 {_scalar(c, Var(size))}")
         c.natural.add(size)
     if lowered.storage.workspace:
-        c.shared = c.worker = "%workspace"
+        # Also outside of a region: a parallel loop of one iteration runs in place.
+        c.shared = "%workspace"
+        c.worker = first_worker(c)
         arguments += ["ptr noalias %workspace", "i32 %workers"]
     if lowered.options.checks:
         c.checks = Checks(lowered.shadows)
         # One after the other, so that the first failure in order is the one that is told.
         c.inside_parallel = True
-        c.worker = first_worker(c) if lowered.storage.workspace else ""
     regions: tuple[str, ...] = ()
     if lowered.options.profile:
         arguments.append("ptr noalias %profile")
