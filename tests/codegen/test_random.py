@@ -16,8 +16,8 @@ from tensorc.ir.nodes import Func
 from tensorc.schedule.state import State
 from tensorc.schedule.step import REGISTRY, explain
 from tensorc.testing.arrays import make_inputs, make_sizes
+from tensorc.testing.checks import packed
 from tensorc.testing.draw import Seeded
-from tensorc.testing.examine import packed
 from tensorc.testing.programs import ProgramOptions, make_program
 from tensorc.testing.schedules import draw_step, start
 from tests.codegen.running import check, check_stages
