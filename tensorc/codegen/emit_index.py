@@ -99,11 +99,11 @@ def _atom(c: Context, atom: Expr) -> int | str:
         return bound if isinstance(bound, int) else bound.text
     if isinstance(atom, Binary) and atom.op in _FOLDS:
         a, b = index_of(c, atom.a), index_of(c, atom.b)
+        if isinstance(a, int) and isinstance(b, int):
+            return _FOLDS[atom.op](a, b)
         simple = atom.op in _UNSIGNED and isinstance(b, int) and b > 0
         if simple and _never_negative(c, atom.a):
             return c.out.pure(f"{_UNSIGNED[atom.op]} i64 {a}, {b}")
-        if isinstance(a, int) and isinstance(b, int):
-            return _FOLDS[atom.op](a, b)
         if atom.op == "mul" and c.checks is not None:
             return fits(c, "mul", str(a), str(b))
         return binary(c, atom.op, as_value(a), as_value(b)).text
