@@ -236,12 +236,9 @@ def recomputable(
             other = access.writes and stmt.name not in motion.stage
             if access.buffer.name in buffers and (other or stmt.name not in inside):
                 name = f"cannot recompute in `{motion.target[-1]}`: `{access.buffer.name}`"
-                if other:
-                    places = (*marks, Mark(access.path))
-                    yield Violation("RGN004", Kind.ILLEGAL, f"{name} is written by others", places)
-                else:
-                    where = (mark.path for mark in marks)
-                    yield malformed("RGN004", f"{name} is used outside of it", *where, access.path)
+                use = "written by others" if other else "used outside of it"
+                where = (mark.path for mark in marks)
+                yield malformed("RGN004", f"{name} is {use}", *where, access.path)
                 return
     broken = list(_own_values(func, motion, next(iter(buffers)), marks))
     yield from broken
