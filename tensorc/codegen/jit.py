@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import re
 import sys
 import threading
@@ -48,6 +49,22 @@ class LLVMError(CompileError):
         super().__init__(where + reason + (f"\n{excerpt}" if excerpt else ""))
 
 
+class _Locks:
+    """Two look-ups of one symbol at once would drop one of the answers, and unload the code."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self.looking = threading.Lock()
+
+
+_locks = _Locks()
+if hasattr(os, "register_at_fork"):
+    # The thread that held the lock does not exist in the child.
+    os.register_at_fork(after_in_child=_locks.renew)
+
+
 class LoadedObject:
     """Machine code in memory. Its addresses are valid for as long as it is referenced."""
 
@@ -64,8 +81,6 @@ class LoadedObject:
             raise CompileError(f"the object file cannot be linked: {error}") from None
         # A lookup's answer unloads the library when it is dropped, so each is kept.
         self._found: dict[str, Any] = {}
-        # Two look-ups of one symbol at once would drop one of the answers.
-        self._looking = threading.Lock()
 
     @staticmethod
     def _check(data: bytes, symbols: Mapping[str, int]) -> tuple[str, ...]:
@@ -87,11 +102,13 @@ class LoadedObject:
         Raises:
             CompileError: the object defines no such symbol.
         """
-        with self._looking:
-            if symbol not in self._found:
-                self._found[symbol] = self._looked_up(symbol)
-            address: int = self._found[symbol][symbol]
-            return address
+        # Without the lock first: a fork in one thread must not find another one in it at every call.
+        if symbol not in self._found:
+            with _locks.looking:
+                if symbol not in self._found:
+                    self._found[symbol] = self._looked_up(symbol)
+        address: int = self._found[symbol][symbol]
+        return address
 
     def _looked_up(self, symbol: str) -> Any:
         try:
