@@ -102,7 +102,7 @@ class LoadedObject:
         Raises:
             CompileError: the object defines no such symbol.
         """
-        # Without the lock first: a fork in one thread must not find another one in it at every call.
+        # Without the lock first: a fork in one thread must not find another in it at every call.
         if symbol not in self._found:
             with _locks.looking:
                 if symbol not in self._found:
