@@ -73,16 +73,28 @@ def children(node: Node) -> Iterator[tuple[Path, Node]]:
             yield (field,), value
 
 
-def walk(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
+def walk(node: Node) -> Iterator[tuple[Path, Node]]:
     """Every node below and including `node`, parents first, in order of evaluation."""
-    yield path, node
-    for step, child in children(node):
-        yield from walk(child, path + step)
+    waiting: list[tuple[Path, Node]] = [((), node)]
+    while waiting:
+        path, here = waiting.pop()
+        yield path, here
+        waiting.extend((path + step, child) for step, child in reversed(tuple(children(here))))
 
 
 def nodes(node: Node, kind: type[N]) -> Iterator[N]:
     """Every node of one class, parents first."""
-    return (n for _, n in walk(node) if isinstance(n, kind))
+    waiting: list[Node] = [node]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, kind):
+            yield here
+        for field in reversed(CHILDREN.get(type(here), ())):
+            value = getattr(here, field)
+            if isinstance(value, tuple):
+                waiting.extend(reversed(value))
+            else:
+                waiting.append(value)
 
 
 def leaves(node: Node) -> Iterator[tuple[Path, Leaf]]:

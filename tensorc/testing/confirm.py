@@ -15,14 +15,14 @@ from tensorc.ir.nodes import Expr, Func
 from tensorc.ir.places import sizes_of
 from tensorc.ir.verify import verify
 from tensorc.schedule.state import State, loops
-from tensorc.schedule.step import Step
+from tensorc.schedule.step import Step, explain
 from tensorc.testing import oracle
 from tensorc.testing.arrays import make_inputs
 from tensorc.testing.differential import difference, reference
 from tensorc.testing.draw import Seeded
 
-LARGEST_SIZE = 8
 TRIED_SIZES = 24
+LARGEST_OF_A_WITNESS = 72
 FILLINGS = 3
 
 INTERNAL = (
@@ -41,7 +41,7 @@ INTERNAL = (
 
 
 def sizes_to_try(func: Func) -> Iterator[dict[str, int]]:
-    """Values for the symbolic sizes up to 8, the telling ones first."""
+    """Values for the symbolic sizes up to 8, the telling ones first; one empty one for no size."""
     names = sizes_of(func)
     order = (4, 3, 2, 1, 5, 8, 7, 6, 0)
     several = itertools.product(order, repeat=len(names))
@@ -50,17 +50,31 @@ def sizes_to_try(func: Func) -> Iterator[dict[str, int]]:
         yield dict(zip(names, values, strict=True))
 
 
+def _sizes(step: Step, state: State) -> Iterator[dict[str, int]]:
+    """The sizes to try, then those of the refusal's own witness: a long loop needs long ones."""
+    yield from sizes_to_try(state.func)
+    violation = explain(step, state)
+    witness = None if violation is None else violation.witness
+    if witness is not None and max(dict(witness.sizes).values(), default=0) <= LARGEST_OF_A_WITNESS:
+        yield dict.fromkeys(sizes_of(state.func), 1) | dict(witness.sizes)
+
+
 def confirmed(step: Step, state: State) -> str | None:
     """What goes wrong when a refused step is applied all the same, in words; None for nothing.
 
     A parallel or vectorized loop is confirmed by two accesses that would meet; a step that cannot
-    be applied by its failure; any other by a conflicting pair that changes places, an access out
-    of bounds or to undefined data, or another result, for some sizes up to 8.
+    be applied by its failure; any other by a conflicting pair that changes places or is added, an
+    access out of bounds or to undefined data, or another result, for some sizes up to 8 or those
+    of the witness. Under strict_float a reduction whose order changes is confirmed, too.
     """
     if step.primitive in ("parallel", "vectorize"):
         return _confirmed_kind(step, state)
     if step.primitive == "transform_layout":
         return _confirmed_layout(step, state)
+    return _confirmed_by_force(step, state) or _confirmed_reassociation(step, state)
+
+
+def _confirmed_by_force(step: Step, state: State) -> str | None:
     try:
         after = step.apply(state).func
         verify(after)
@@ -68,7 +82,7 @@ def confirmed(step: Step, state: State) -> str | None:
         return f"cannot be applied: {error}"
     except INTERNAL as error:
         return f"cannot be applied: {type(error).__name__} {error}"
-    for sizes in sizes_to_try(state.func):
+    for sizes in _sizes(step, state):
         for number in range(FILLINGS):
             arguments = make_inputs(Seeded(number), state.func, sizes, special=number == 2)
             found = _damage(step, state, after, arguments, number == 0)
@@ -77,9 +91,22 @@ def confirmed(step: Step, state: State) -> str | None:
     return None
 
 
+def _confirmed_reassociation(step: Step, state: State) -> str | None:
+    """Two parts of one sum in different iterations of a loop that gets partial sums of its own."""
+    if step.primitive != "rfactor" or not state.strict_float:
+        return None
+    loop: str = getattr(step, "loop")  # noqa: B009
+    for sizes in _sizes(step, state):
+        arguments = make_inputs(Seeded(0), state.func, sizes)
+        for pair in oracle.conflicts(state.func, oracle.log_of(state.func, arguments)):
+            if pair.reduction and dict(pair.first.loops).get(loop) != dict(pair.second.loops)[loop]:
+                return f"{sizes}: {oracle.shown(pair.first)}, {oracle.shown(pair.second)}"
+    return None
+
+
 def _confirmed_kind(step: Step, state: State) -> str | None:
     loop: str = getattr(step, "loop")  # noqa: B009
-    for sizes in sizes_to_try(state.func):
+    for sizes in _sizes(step, state):
         arguments = make_inputs(Seeded(0), state.func, sizes)
         pairs = oracle.conflicts(state.func, oracle.log_of(state.func, arguments))
         if step.primitive == "parallel":
@@ -95,7 +122,7 @@ def _confirmed_layout(step: Step, state: State) -> str | None:
     """Two elements that a run touches and that would get one position."""
     name: str = getattr(step, "buffer")  # noqa: B009
     layout: tuple[Expr, ...] = getattr(step, "layout")  # noqa: B009
-    for sizes in sizes_to_try(state.func):
+    for sizes in _sizes(step, state):
         log = oracle.log_of(state.func, make_inputs(Seeded(0), state.func, sizes))
         taken: dict[tuple[int, ...], tuple[int, ...]] = {}
         for element in dict.fromkeys(a.indices for a in log if a.buffer == name):
@@ -116,7 +143,9 @@ def _damage(
         return str(found)
     renamed = order_names(step, state) if ordered else None
     if renamed is not None:
-        pair = oracle.reordered(state.func, after, arguments, renamed)
+        pair = oracle.reordered(
+            state.func, after, arguments, renamed, reductions=state.strict_float
+        )
         if isinstance(pair, oracle.Conflict):
             return f"{oracle.shown(pair.first)} and {oracle.shown(pair.second)} change places"
         if pair is not None:
@@ -125,22 +154,48 @@ def _damage(
         log = oracle.log_of(after, arguments)
     except InterpreterError as error:
         return str(error)
-    return oracle.races(after, log) or _moved(step, state, after, arguments, log)
+    races = oracle.races(after, log)
+    if races is not None or step.primitive not in _LOGGED:
+        return races
+    return _LOGGED[step.primitive](
+        step, state.func, after, oracle.log_of(state.func, arguments), log
+    )
 
 
 def _moved(
-    step: Step, state: State, after: Func, arguments: Mapping[str, Any], log: Sequence[Access]
+    step: Step, before: Func, after: Func, old: Sequence[Access], new: Sequence[Access]
 ) -> str | None:
-    """What a moved stage lost, or reversed in the history of some parameter's element."""
-    if step.primitive not in ("compute_at", "reverse_compute_at"):
-        return None
-    before = oracle.log_of(state.func, arguments)
-    lost = oracle.writes(before) - oracle.writes(log)
+    """What a moved stage lost, or reversed in the history of some element."""
+    common = oracle.common_loops(before, after)
+    lost = oracle.writes(old, common) - oracle.writes(new, common)
     if lost:
-        return f"instances of {', '.join(lost)} have no place"
-    old, new = oracle.histories(state.func, before), oracle.histories(after, log)
-    changed = [f"{b}{list(i)}" for (b, i), found in old.items() if new.get((b, i)) != found]
-    return f"the history of {changed[0]} changes" if changed else None
+        return f"instances of {', '.join(sorted({statement for statement, _ in lost}))} are lost"
+    # Elements that are computed again have another history, which is no damage.
+    kept = {param.value for param in before.params}
+    if not getattr(step, "recompute", False):
+        kept |= oracle.allocated(before) & oracle.allocated(after)
+    names = {value.name for value in kept}
+    was, now = oracle.histories(old), oracle.histories(new)
+    changed = [place for place, found in was.items() if now.get(place) != found]
+    shown = next((f"{name}{list(at)}" for name, at in changed if name in names), None)
+    return None if shown is None else f"the history of {shown} changes"
+
+
+def _added(
+    _step: Step, _before: Func, after: Func, old: Sequence[Access], new: Sequence[Access]
+) -> str | None:
+    """A write of an added iteration to an element that an old iteration touches."""
+    known = {(access.statement, access.loops) for access in old}
+    for pair in oracle.conflicts(after, new):
+        for access, other in ((pair.first, pair.second), (pair.second, pair.first)):
+            fresh = (access.statement, access.loops) not in known
+            if access.is_write and fresh and (other.statement, other.loops) in known:
+                return f"{oracle.shown(access)}, which {oracle.shown(other)} touches"
+    return None
+
+
+_LOGGED = {"compute_at": _moved, "reverse_compute_at": _moved, "pad": _added}
+"""For some primitives: what else the two access logs show."""
 
 
 def order_names(step: Step, state: State) -> Mapping[str, tuple[str, int]] | None:

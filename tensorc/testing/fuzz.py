@@ -275,7 +275,7 @@ def fuzz(
 
 
 def save(totals: Totals, log: Path) -> None:
-    """Append the totals to a log, as one line of JSON."""
+    """Write the totals to a file as JSON; a stop in between leaves the file before."""
     line = {
         "counts": totals.counts,
         "accepted": totals.accepted,
@@ -283,15 +283,16 @@ def save(totals: Totals, log: Path) -> None:
         "unconfirmed": totals.unconfirmed,
         "faults": totals.earlier + [str(fault) for fault in totals.faults],
     }
-    with log.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    fresh = log.with_name(f"{log.name}.new")
+    fresh.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    fresh.replace(log)
 
 
 def load(log: Path) -> Totals:
-    """The totals of the last line of a log; none when there is no log yet."""
+    """The totals that a run has saved; none when there is no such file yet."""
     if not log.exists():
         return Totals()
-    last = json.loads(log.read_text(encoding="utf-8").splitlines()[-1])
+    last = json.loads(log.read_text(encoding="utf-8"))
     return Totals(
         Counter(last["counts"]),
         Counter(last["accepted"]),
@@ -307,7 +308,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="seed of the run")
     parser.add_argument("--draws", type=int, default=10, help="steps drawn for a program")
     parser.add_argument("--compiled", type=int, default=0, help="percentage run as machine code")
-    parser.add_argument("--log", type=Path, help="file to append to, and to go on from")
+    parser.add_argument("--log", type=Path, help="file to save to, and to go on from")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON only")
     parser.add_argument("--stop", action="store_true", help="stop at the first fault")
     return parser.parse_args(arguments)

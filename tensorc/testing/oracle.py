@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from tensorc.errors import InterpreterError
 from tensorc.ir.interp import Access, run
-from tensorc.ir.nodes import Alloc, For, Func, If, Reduce, Seq, Stmt, Store
+from tensorc.ir.nodes import Alloc, Buffer, For, Func, If, Reduce, Seq, Stmt, Store
 from tensorc.ir.walk import leaves, written
 
 Instance: TypeAlias = tuple[str, tuple[tuple[str, int], ...]]
@@ -42,14 +42,17 @@ def conflicts(func: Func, log: Iterable[Access]) -> Iterator[Conflict]:
     for access in log:
         by_element[access.buffer, access.instance, access.indices].append(access)
     for found in by_element.values():
-        distinct = list(dict.fromkeys(found))
-        for n, second in enumerate(distinct):
-            for first in distinct[:n]:
-                if not (first.is_write or second.is_write) or _one_instance(first, second):
-                    continue
-                reduction = first.kind == second.kind == "reduce"
-                same = groups[first.statement] == groups[second.statement]
-                yield Conflict(first, second, reduction and same)
+        earlier: list[Access] = []
+        writes: list[Access] = []
+        for second in dict.fromkeys(found):
+            for first in earlier if second.is_write else writes:
+                if not _one_instance(first, second):
+                    reduction = first.kind == second.kind == "reduce"
+                    same = groups[first.statement] == groups[second.statement]
+                    yield Conflict(first, second, reduction and same)
+            earlier.append(second)
+            if second.is_write:
+                writes.append(second)
 
 
 def _group(leaf: Any) -> tuple[str, ...]:
@@ -184,11 +187,14 @@ def reordered(
     after: Func,
     arguments: Mapping[str, Any],
     renamed: Mapping[str, tuple[str, int]],
+    *,
+    reductions: bool = False,
 ) -> Conflict | str | None:
     """Does `after`, which runs the instances of `before` in another order, keep its conflicts?
 
     `renamed` says for a loop of `after` which loop of `before` it also stands for, and by how much
-    that one's value is greater. Gives the first conflicting pair that changes places or loses an
+    that one's value is greater. With `reductions` those of one operator must keep their order, too.
+    Gives the first conflicting pair that changes places or loses an
     instance, or the interpreter's message when `after` touches what it may not; None when all is
     well.
     """
@@ -207,7 +213,7 @@ def reordered(
             first.setdefault(instance, position)
             last[instance] = position
     for pair in conflicts(before, log):
-        if pair.reduction:
+        if pair.reduction and not reductions:
             continue
         a = pair.first.statement, pair.first.loops
         b = pair.second.statement, pair.second.loops
@@ -216,32 +222,54 @@ def reordered(
     return None
 
 
-def histories(func: Func, log: Iterable[Access]) -> dict[tuple[str, tuple[int, ...]], list[Any]]:
-    """For each element of a parameter the statements that touch it, in order.
+def histories(log: Iterable[Access]) -> dict[tuple[str, tuple[int, ...]], list[Any]]:
+    """For each element the statements that touch it, in order.
 
     What may change places is sorted: reads with reads, and reductions with one operator into one
     element. Equal histories of two programs with the same statements: no conflict was reversed,
     except between instances of one statement.
     """
-    names = {p.name for p in func.params}
     runs: dict[tuple[str, tuple[int, ...]], list[tuple[str, list[str]]]] = defaultdict(list)
     for access in log:
-        if access.buffer not in names:
-            continue
         found = runs[access.buffer, access.indices]
         kind = f"{access.kind}{access.op or ''}"
         if not found or found[-1][0] != kind or kind == "write":
             found.append((kind, []))
         found[-1][1].append(access.statement)
     return {
-        element: [(kind, sorted(statements)) for kind, statements in found]
-        for element, found in runs.items()
+        place: [(kind, sorted(statements)) for kind, statements in found]
+        for place, found in runs.items()
     }
 
 
-def writes(log: Iterable[Access]) -> Counter[str]:
-    """How often each statement writes."""
-    return Counter(access.statement for access in log if access.is_write)
+def allocated(func: Func) -> frozenset[Buffer]:
+    """The buffers that are allocated once in a run: outside of all loops."""
+    return frozenset(_outer(func.body))
+
+
+def _outer(stmt: Stmt) -> Iterator[Buffer]:
+    match stmt:
+        case Alloc(buffer=buffer, body=body):
+            yield buffer
+            yield from _outer(body)
+        case Seq(body=parts):
+            for part in parts:
+                yield from _outer(part)
+
+
+def common_loops(before: Func, after: Func) -> dict[str, frozenset[str | int]]:
+    """For each statement of both programs the loops that surround it in both."""
+    old, new = ({s: frozenset(t) for s, t in times(func).items()} for func in (before, after))
+    return {name: old[name] & new[name] for name in old.keys() & new.keys()}
+
+
+def writes(log: Iterable[Access], loops: Mapping[str, frozenset[str | int]]) -> Counter[Instance]:
+    """How often each statement writes, for each of the values of its loops among `loops`."""
+    return Counter(
+        (a.statement, tuple(pair for pair in a.loops if pair[0] in loops[a.statement]))
+        for a in log
+        if a.is_write and a.statement in loops
+    )
 
 
 def _instances(
