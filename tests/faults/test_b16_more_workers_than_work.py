@@ -44,7 +44,7 @@ def lanes(count: int) -> tc.Schedule:
 
 @pytest.mark.parametrize("shape", [workers, blocks, lanes])
 def test_every_worker_adds_its_own(shape, monkeypatch: pytest.MonkeyPatch) -> None:
-    for count in (2, 5, 7, 32, 64, 128):
+    for count in (5, 7, 32, 64, 128):
         s = shape(count)
         for threads in range(1, 9):
             monkeypatch.setenv("TENSORC_NUM_THREADS", str(threads))
