@@ -40,7 +40,7 @@ def render(
     named = [name for name in loops(state.func) if name in fields]
     found = dataclasses.replace(violation, alternatives=_alternatives(violation, step, state))
     lines = [f"error[{violation.code}]: {violation.message}"]
-    lines.append(f"  --> {_place(span)}   s.{call(step)}")
+    lines.append(f"  --> {_place(span)}   step {len(steps) + 1}: s.{call(step)}")
     lines += [f"  {line}" for line in excerpt(layout(state.func), violation.marks, state)]
     if violation.witness is not None:
         lines.append(f"  {violation.witness.text}")
@@ -129,17 +129,13 @@ def _underline(spots: Mapping[tuple[int, int, str], str], cut: int) -> str:
 
 
 def _history(named: Sequence[str], states: Sequence[State], steps: Sequence[Step]) -> Iterator[str]:
-    """Where the loops in question come from, and how many steps there were."""
+    """Where the loops in question come from."""
     groups: dict[str, list[str]] = {}
     for name in named:
         groups.setdefault(_origin(name, states, steps), []).append(name)
-    many = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
-    for number, (origin, names) in enumerate(groups.items(), 1):
+    for origin, names in groups.items():
         verbs = ("is", "are") if origin.startswith("unchanged") else ("was", "were")
-        count = f" ({many} so far)" if number == len(groups) else ""
-        yield f"{listed(names)} {verbs[len(names) > 1]} {origin}{count}"
-    if not groups:
-        yield f"this is step {len(steps) + 1} of the schedule"
+        yield f"{listed(names)} {verbs[len(names) > 1]} {origin}"
 
 
 def _origin(name: str, states: Sequence[State], steps: Sequence[Step]) -> str:

@@ -153,8 +153,8 @@ def test_a_report_blames_the_line_of_the_trace(source: Path, tmp_path: Path) -> 
     trace = tmp_path / "trace.py"
     trace.write_text('# two steps\ns.split("i", 4)\n\ns.reorder("k", "i1")\n')
     _, text = run("check", f"{source}:skew", "--trace", trace)
-    assert '  --> trace.py:4   s.reorder("k", "i1")' in text
+    assert '  --> trace.py:4   step 2: s.reorder("k", "i1")' in text
     other = tmp_path / "trace.json"
     other.write_text(Trace.from_python(trace.read_text()).to_json())
     _, text = run("check", f"{source}:skew", "--trace", other)
-    assert '  --> trace.json:5   s.reorder("k", "i1")' in text
+    assert '  --> trace.json:5   step 2: s.reorder("k", "i1")' in text
