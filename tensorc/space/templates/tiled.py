@@ -148,7 +148,9 @@ def _vector_axis(facts: Facts, anchor: StageFacts) -> Choice:
     """Which spatial axis becomes the vector.
 
     Along a contiguous axis the result is stored whole; along the axis of the packed weights every
-    load is whole, and the scattered stores weigh little when each sums up many products.
+    load is whole, and the scattered stores weigh little when each sums up many products. Windows
+    that slide along the vector are loads that cross cache lines, and a vector that is not filled
+    is masked.
     """
     lanes = facts.target.lanes(32)
     axes = [a for a in anchor.spatial if a.extent > 1]
@@ -160,6 +162,7 @@ def _vector_axis(facts: Facts, anchor: StageFacts) -> Choice:
         waste = padding(axis.extent, min(lanes, axis.extent)) + (
             lanes / axis.extent - 1 if axis.extent < lanes else 0
         )
+        waste += 0.2 * bool(axis.extent % lanes)
         place = anchor.axes.index(axis)
         scattered = 0.0 if anchor.result.strides[place] == 1 else 24.0 / depth
         gathers = 0.0
@@ -167,7 +170,8 @@ def _vector_axis(facts: Facts, anchor: StageFacts) -> Choice:
             stride = operand.strides[place]
             if stride not in (0, 1) and not (operand.constant and operand.plain):
                 gathers += 4.0
-        return waste + scattered + gathers, axis.name
+        slides = 0.5 * any(_window(anchor, axis, reduction) for reduction in anchor.reduction)
+        return waste + scattered + gathers + slides, axis.name
 
     ranked = sorted(axes, key=cost)
     options = tuple(a.name for a in anchor.spatial if a.extent > 1)
@@ -210,24 +214,22 @@ def _tiles(
     return tiles
 
 
-def _slides(anchor: StageFacts, axis: Axis) -> bool:
+def _slides(anchor: StageFacts, reduction: Axis) -> bool:
     """Whether the axis moves a window over elements that a spatial axis reaches too.
 
     Written out, such a loop reads elements again that still lie in registers, and LLVM keeps them
     there at the expense of the accumulators.
     """
-    place = anchor.axes.index(axis)
+    return any(_window(anchor, axis, reduction) for axis in anchor.spatial)
+
+
+def _window(anchor: StageFacts, spatial: Axis, reduction: Axis) -> bool:
+    """Whether the reduction moves over elements that the next steps of the spatial axis reach."""
+    places = anchor.axes.index(spatial), anchor.axes.index(reduction)
     for operand in anchor.operands:
-        stride = operand.strides[place]
-        for other, step in zip(anchor.axes, operand.strides, strict=True):
-            if (
-                stride
-                and step
-                and not other.reduces
-                and step % stride == 0
-                and stride < step * other.extent
-            ):
-                return True
+        step, stride = (operand.strides[place] for place in places)
+        if step and stride and step % stride == 0 and stride * (reduction.extent - 1) >= step:
+            return True
     return False
 
 
