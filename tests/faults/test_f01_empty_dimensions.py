@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
+from tests.faults.networks import in_every_way, network
 from tests.faults.running import outputs
 from tests.schedule.checking import check, schedule
 
@@ -23,8 +25,9 @@ def test_no_rows(extent: str) -> None:
     check(s)
 
 
-def test_split_and_vectorize_of_nothing() -> None:
-    s = schedule(ROWS.format(n=0))
+@pytest.mark.parametrize("extent", ["0", "n"])
+def test_split_and_vectorize_of_nothing(extent: str) -> None:
+    s = schedule(ROWS.format(n=extent))
     _, i1 = s.split("i", 8)
     s.vectorize(i1)
     assert outputs(s, A=np.zeros((0, 10), dtype=np.float32))["B"].shape == (0, 10)
@@ -44,6 +47,20 @@ def f(A: Buffer["f32", 0, 4], B: Buffer["f32", 0, 10, "out"]):
     s.vectorize(s.split("i_j", 16)[1])
     assert outputs(s, A=np.zeros((0, 4), dtype=np.float32))["B"].shape == (0, 10)
     check(s)
+
+
+@pytest.mark.torch
+@in_every_way
+def test_a_reshape_of_nothing_in_a_network(how: str) -> None:
+    empty = network(lambda x: x.reshape(0, 10) + 1.0, torch.zeros(0, 4), how)
+    assert tuple(empty.shape) == (0, 10)
+
+
+@pytest.mark.torch
+@in_every_way
+def test_a_product_over_nothing_in_a_network(how: str) -> None:
+    zeros = network(lambda x: x @ x.T, torch.zeros(3, 0), how)
+    assert torch.equal(zeros, torch.zeros(3, 3))
 
 
 @pytest.mark.parametrize("steps", ["none", "split", "rfactor", "cache"])
