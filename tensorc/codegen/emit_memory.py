@@ -14,21 +14,17 @@ from tensorc.codegen.emit_ops import broadcast
 from tensorc.codegen.halves import narrowed, widened
 from tensorc.codegen.passes.flatten import flat_index
 from tensorc.codegen.passes.storage import ALIGNMENT
-from tensorc.codegen.passes.trees import lanes_here, leaves
+from tensorc.codegen.passes.trees import lanes_here, leaves, reads_of
 from tensorc.codegen.values import HALVES, Value, memory_type
 from tensorc.dtype import DType
 from tensorc.ir import arith
 from tensorc.ir.nodes import (
     Broadcast,
     Buffer,
-    Const,
     Expr,
     For,
-    Load,
-    MaskedLoad,
     Node,
     Ramp,
-    Select,
 )
 from tensorc.ir.walk import map_children, written
 
@@ -80,7 +76,7 @@ def forget(c: Context, buffers: frozenset[str]) -> None:
 
 
 def allocate(c: Context, buffer: Buffer) -> None:
-    """Give a temporary its place. Its contents are undefined, so nothing known of it is left."""
+    """Give a temporary its place. What is known of it may stay: it is written before it is read."""
     slot = c.slots[buffer.name]
     size = arith.constant(slot.size)
     elements = None if size is None else size // buffer.dtype.bytes
@@ -94,7 +90,6 @@ def allocate(c: Context, buffer: Buffer) -> None:
         pointer = c.out.pure(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
         place = Place(pointer, ALIGNMENT, elements)
     c.places[buffer.name] = place
-    forget(c, frozenset((buffer.name,)))
 
 
 def _on_stack(c: Context, buffer: Buffer, elements: int) -> Place:
@@ -140,7 +135,7 @@ def _zero(lanes: int) -> str:
 
 
 def lane_of(expr: Expr, lane: int) -> Expr:
-    """The scalar expression for one lane of a vector expression."""
+    """The scalar expression for one lane of a vector expression that reads no memory."""
 
     def visit(node: Node) -> Node:
         match node:
@@ -148,9 +143,6 @@ def lane_of(expr: Expr, lane: int) -> Expr:
                 return arith.add(base, arith.mul(stride, arith.index(lane)))
             case Broadcast(value=value):
                 return value
-            case MaskedLoad(buffer=buffer, indices=indices, mask=mask):
-                element = Load(buffer, tuple(lane_of(index, lane) for index in indices))
-                return Select(lane_of(mask, lane), element, Const(0, buffer.dtype))
         return map_children(node, visit)
 
     result = visit(expr)
@@ -230,12 +222,25 @@ def reverse(c: Context, type_: str, text: str, lanes: int) -> str:
     return c.out.pure(f"shufflevector {type_} {text}, {type_} poison, <{lanes} x i32> <{order}>")
 
 
+def _addresses(c: Context, buffer: Buffer, index: Expr, lanes: int) -> list[Address]:
+    """Where each lane of a vector index lies."""
+    if not reads_of(index):
+        return [address(c, buffer, lane_of(index, lane)) for lane in range(lanes)]
+    # What lies in registers is read whole, so that a lane cannot ask for its part of the index.
+    places, found = c.evaluate(c, index), []
+    scalar, width = memory_type(buffer.dtype), buffer.dtype.bytes
+    for lane in range(lanes):
+        number = c.out.pure(f"extractelement {places.type} {places.text}, i64 {lane}")
+        pointer = f"getelementptr {scalar}, ptr {c.places[buffer.name].pointer}, i64 {number}"
+        found.append(Address(c.out.pure(pointer), width, buffer.name))
+    return found
+
+
 def _gathered(c: Context, buffer: Buffer, index: Expr, lanes: int) -> Value:
     """Lane by lane. Equal addresses are loaded once."""
     scalar, type_ = memory_type(buffer.dtype), memory_type(buffer.dtype, lanes)
     raw = "poison"
-    for lane in range(lanes):
-        where = address(c, buffer, lane_of(index, lane))
+    for lane, where in enumerate(_addresses(c, buffer, index, lanes)):
         element = c.out.load(
             where.memory, f"load {scalar}, ptr {where.pointer}, align {where.alignment}"
         )
@@ -275,7 +280,6 @@ def _contiguous_store(c: Context, buffer: Buffer, index: Ramp, step: int, raw: s
 def _scattered(c: Context, buffer: Buffer, index: Expr, raw: str, lanes: int) -> None:
     """Lane by lane, in their order."""
     scalar, type_ = memory_type(buffer.dtype), memory_type(buffer.dtype, lanes)
-    places = [address(c, buffer, lane_of(index, lane)) for lane in range(lanes)]
-    for lane, where in enumerate(places):
+    for lane, where in enumerate(_addresses(c, buffer, index, lanes)):
         element = c.out.pure(f"extractelement {type_} {raw}, i64 {lane}")
         _write(c, where, scalar, element)

@@ -117,4 +117,3 @@ def _counted(c: Context, loop: For, begin: int | str, end: int | str) -> None:
     out.lines[head] = f"  {variable} = phi i64 [{begin}, %{before}], [{following}, %{out.block}]"
     out.branch(more, body, done)
     out.start(done)
-    emit_memory.forget(c, changed)

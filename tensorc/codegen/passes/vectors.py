@@ -145,7 +145,7 @@ class _Body:
                 inner.facts.given(necessary),
                 mask,
                 (*guard.conditions, *own),
-                guard.some_lane and guard.mask is None and some_lane,
+                guard.mask is None and some_lane,
             )
         body = self.visit(stmt.body, inner)
         return body if together == arith.TRUE else replace(stmt, condition=together, body=body)
