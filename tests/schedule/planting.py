@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import pkgutil
+import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
-import tensorc.analysis
-import tensorc.schedule
+REMEMBERING = (
+    "tensorc.analysis", "tensorc.schedule", "tensorc.codegen.passes", "tensorc.codegen.emit_",
+)  # fmt: skip
+"""The modules whose answers may depend on a planted fault start with one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,11 @@ class Plant:
     where: str
     old: str
     new: str
+
+    @property
+    def file(self) -> str:
+        """The name of its case, without the ending."""
+        return re.sub(r"[^a-z0-9]+", "_", self.name.lower()).strip("_")
 
     @contextmanager
     def grown(self) -> Iterator[None]:
@@ -75,10 +83,9 @@ _ANNOTATIONS = __import__("__future__").annotations.compiler_flag
 
 
 def forget() -> None:
-    """Empty every cache of the rules."""
-    for package in (tensorc.analysis, tensorc.schedule):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            module = importlib.import_module(found.name)
+    """Empty every cache of the rules and of the stages."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(REMEMBERING):
             for value in vars(module).values():
                 if hasattr(value, "cache_clear"):
                     value.cache_clear()

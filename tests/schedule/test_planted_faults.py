@@ -7,7 +7,6 @@ damage, or a step that was legal is refused.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -25,8 +24,7 @@ CASES = Path(__file__).parent / "planted"
 
 
 def case(plant: Plant) -> tuple[Func, tuple[Step, ...]]:
-    name = re.sub(r"[^a-z0-9]+", "_", plant.name.lower()).strip("_")
-    text = (CASES / f"{name}.case").read_text(encoding="utf-8")
+    text = (CASES / f"{plant.file}.case").read_text(encoding="utf-8")
     program, _, steps = text.partition("\n\n")
     return parse(program), from_python(steps)
 
@@ -50,5 +48,4 @@ def test_a_planted_fault_is_found(plant: Plant) -> None:
 
 
 def test_every_case_has_its_fault() -> None:
-    names = {re.sub(r"[^a-z0-9]+", "_", p.name.lower()).strip("_") for p in PLANTS}
-    assert {path.stem for path in CASES.glob("*.case")} == names
+    assert {path.stem for path in CASES.glob("*.case")} == {plant.file for plant in PLANTS}
