@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import islpy as isl
 
-from tensorc.analysis.affine import Model, model, operation_limit, term
+from tensorc.analysis.affine import Model, NotAffineError, model, operation_limit, term
 from tensorc.analysis.effects import Statement
 from tensorc.analysis.emit import condition_of
 from tensorc.ir.nodes import Expr, For, Func, Var
@@ -52,9 +52,12 @@ def instance_guard(
     """The condition that some instance of `stmt` has these values of the `chosen` loops.
 
     With `reads`, an instance that reads this buffer. The condition may read the loops `around`;
-    `values` gives the expressions that stand for the chosen loops.
+    `values` gives the expressions that stand for the chosen loops. Raises NotAffineError when the
+    instances are not known exactly: a guard that is true too often would make up new ones.
     """
     program = model(func)
+    if not program.domain(stmt).exact:
+        raise NotAffineError(Var(stmt.name))
     loops = (*around, *chosen)
     with operation_limit():
         within = program.domain(stmt).set

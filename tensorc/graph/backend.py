@@ -1,4 +1,4 @@
-"""Ways to run a function on NumPy arrays in place: the interpreter, or compiled code."""
+"""Ways to run a function on NumPy arrays in place, such as the interpreter."""
 
 from __future__ import annotations
 
@@ -32,21 +32,5 @@ def interpreted(func: Func) -> Runner:
         result = run(func, arguments)
         for name, output in result.outputs.items():
             np.copyto(arguments[name], output)
-
-    return runner
-
-
-def compiled(func: Func) -> Runner:
-    """Machine code for this processor, unscheduled."""
-    from tensorc.runtime.module import build
-
-    module = build(func, "cpu")
-
-    def runner(arrays: Sequence[Array]) -> None:
-        shaped = []
-        for param, array in zip(func.params, arrays, strict=True):
-            assert isinstance(param.value, Buffer)
-            shaped.append(array.reshape(declared_shape(param.value)))
-        module(*shaped)
 
     return runner

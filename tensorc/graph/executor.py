@@ -28,7 +28,7 @@ from tensorc.ir.arith import constant
 from tensorc.ir.interp.arrays import STORAGE
 from tensorc.ir.nodes import Buffer, Func
 from tensorc.runtime import parallel
-from tensorc.runtime.array import aligned_bytes
+from tensorc.runtime.array import aligned_bytes, of_storage
 from tensorc.runtime.module import Module
 
 
@@ -101,9 +101,10 @@ class CompiledTask:
     def packed(self, parameter: str, constant: Array) -> Array:
         for name, module in self.kernel.packs:
             if name == parameter:
-                source, _ = module.func.params
-                assert isinstance(source.value, Buffer)
-                constant = module.run(constant.reshape(declared_shape(source.value)))
+                source = module.func.params[0].value
+                assert isinstance(source, Buffer)
+                plain = np.ascontiguousarray(constant).reshape(declared_shape(source))
+                constant = module.fill(of_storage(plain, source.dtype))
         return constant
 
 

@@ -1,7 +1,7 @@
 """Arrays of other libraries, seen in place: where they lie, what shape, strides and type they have.
 
 Nothing is ever copied, and no library is imported for the sake of its arrays. Understood are, in
-this order, torch tensors, NumPy arrays, and whatever has `__dlpack__`, `__array_interface__`
+this order, NumPy arrays, torch tensors, and whatever has `__dlpack__`, `__array_interface__`
 (https://numpy.org/doc/stable/reference/arrays.interface.html, version 3) or the buffer protocol.
 
 A torch tensor that requires gradients is read as `tensor.detach()` would be and may not be written.
@@ -70,6 +70,8 @@ def view(array: object, name: str) -> View:
     """
     if isinstance(array, np.ndarray):
         return _numpy_view(array, name)
+    if isinstance(array, View):
+        return array
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, getattr(torch, "Tensor", ())):
         return _torch_view(torch, array, name)
@@ -85,6 +87,17 @@ def view(array: object, name: str) -> View:
     if hasattr(array, "__cuda_array_interface__"):
         raise _wrong_device("a CUDA device", name)
     return _buffer_view(array, name)
+
+
+def of_storage(bits: np.ndarray[Any, Any], dtype: DType) -> object:
+    """An array in storage form as an argument of a kernel: NumPy's own, or bits seen as bf16.
+
+    `bits` is compact; of bf16 it holds the bits as uint16, and need not outlive the view.
+    """
+    if dtype is not DType.BF16:
+        return bits
+    locked = "" if bits.flags.writeable else "read-only"
+    return View(bits.ctypes.data, bits.shape, None, dtype, dtype.name, locked, bits)
 
 
 def is_compact(shape: tuple[int, ...], strides: tuple[int, ...] | None, width: int) -> bool:

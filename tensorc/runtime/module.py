@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -22,13 +23,15 @@ from tensorc.codegen.jit import (
 )
 from tensorc.codegen.llvm import emit
 from tensorc.codegen.pipeline import Lowered, Options, lower
+from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, TensorcError
+from tensorc.ir.interp.arrays import STORAGE
 from tensorc.ir.nodes import Buffer, Func, Var
 from tensorc.ir.print import print_func
 from tensorc.ir.walk import replace
 from tensorc.runtime import aot, parallel
 from tensorc.runtime.abi import Signature, alignment_of, extents
-from tensorc.runtime.array import aligned_bytes, empty, view
+from tensorc.runtime.array import aligned_bytes, empty, numpy_dtype, of_storage, view
 from tensorc.runtime.code import compiled
 from tensorc.runtime.entry import Call, make_entry
 from tensorc.runtime.header import Names, header
@@ -128,7 +131,7 @@ class Module:
     ):
         self.func, self.target, self._options = func, target, options
         self._packed = {
-            name: Packed([Module(f, target, Options()).run for n, f in packs if n == name])
+            name: Packed([_packer(f, target) for n, f in packs if n == name])
             for name in dict(packs)
         }
         self._code = compiled(func, target, options)
@@ -159,12 +162,36 @@ class Module:
         """A constant in the layout in which the kernel, and a saved object, reads it.
 
         Raises:
-            ArgumentError: the schedule changed no layout of this name, or the array does not fit.
+            ArgumentError: the schedule changed no layout of this name, the array does not fit, or
+                it is of bf16 and NumPy lacks that.
         """
         if name not in self._packed:
             legal = ", ".join(self._packed) or "none"
             raise ArgumentError(name, f"its layout is as declared; packed are: {legal}")
-        return self._packed[name](array)
+        packed = self._packed[name](array)
+        if isinstance(packed, np.ndarray):
+            return packed
+        bits: Array = packed.owner
+        return bits.view(numpy_dtype(DType.BF16, name))
+
+    def fill(self, *inputs: object) -> Array:
+        """Like `run`, for one output, which is in storage form: of bf16 the bits, as uint16.
+
+        Raises:
+            ArgumentError: as `run`.
+        """
+        given = [p for p in self.signature.params if p.mode != "out"]
+        sizes = self._sizes(dict(zip((param.name for param in given), inputs, strict=True)))
+        (output,) = (p.value for p in self.signature.params if p.mode == "out")
+        assert isinstance(output, Buffer)
+        shape, element = extents(output, sizes), STORAGE[output.dtype]
+        size = math.prod(shape) * element.itemsize
+        made = aligned_bytes(size, max(alignment_of(output), ALIGNMENT))
+        bits: Array = made.view(element).reshape(shape)
+        waiting = iter(inputs)
+        view = of_storage(bits, output.dtype)
+        self(*(view if p.mode == "out" else next(waiting) for p in self.signature.params))
+        return bits
 
     def _bound(self, function: Callable[..., int]) -> Call:
         """The entry check in front of a C function."""
@@ -328,6 +355,13 @@ class Module:
         names = Names.of(self.signature, prefix)
         kernel = emit(self._lowered())
         return aot.write(Path(path), self._header(names), kernel, self.signature, names)
+
+
+def _packer(func: Func, target: Target) -> Callable[[object], Any]:
+    """What packs a constant for a kernel: the result is an argument of it."""
+    module = Module(func, target, Options())
+    (dtype,) = (p.value.dtype for p in module.signature.params if p.mode == "out")
+    return lambda array: of_storage(module.fill(array), dtype)
 
 
 def _output(buffer: Buffer, sizes: dict[str, int]) -> Array:

@@ -6,10 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
-
 Pack: TypeAlias = Callable[[object], Any]
-Array: TypeAlias = np.ndarray[Any, Any]
 
 KEPT = 16
 """So many packed arrays are kept for each parameter, those used last."""
@@ -24,9 +21,9 @@ class Packed:
 
     def __init__(self, packs: Sequence[Pack]) -> None:
         self._packs = tuple(packs)
-        self._kept: OrderedDict[int, tuple[object, Array]] = OrderedDict()
+        self._kept: OrderedDict[int, tuple[object, Any]] = OrderedDict()
 
-    def __call__(self, array: object) -> Array:
+    def __call__(self, array: object) -> Any:
         """The array in the layout that the kernel reads. Raises ArgumentError as a call does."""
         known = self._kept.get(id(array))
         if known is None:

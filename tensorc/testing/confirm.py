@@ -99,7 +99,8 @@ def _confirmed_reassociation(step: Step, state: State) -> str | None:
     for sizes in _sizes(step, state):
         arguments = make_inputs(Seeded(0), state.func, sizes)
         for pair in oracle.conflicts(state.func, oracle.log_of(state.func, arguments)):
-            if pair.reduction and dict(pair.first.loops).get(loop) != dict(pair.second.loops)[loop]:
+            first, second = dict(pair.first.loops), dict(pair.second.loops)
+            if pair.reduction and loop in first and first[loop] != second[loop]:
                 return f"{sizes}: {oracle.shown(pair.first)}, {oracle.shown(pair.second)}"
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorc.dtype import DType
-from tensorc.ir.arith import TRUE, add, all_of, index, sub
+from tensorc.ir.arith import TRUE, add, all_of, constant, index, sub
 from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.naming import named
 from tensorc.ir.nodes import (
@@ -214,7 +214,8 @@ class Maker(Parts):
         letter = f"t{self.buffer_count}"
         own = tuple(x.var for x in inner) if self.source.chance(30) else ()
         extents = tuple(x.end for x in inner) if own else ()
-        if any(variables(e) & {x.var.name for x in (*loops, *inner)} for e in extents):
+        hidden = {x.var.name for x in (*loops, *inner)}
+        if any(variables(e) & hidden or (constant(e) or 0) < 0 for e in extents):
             own, extents = (), ()
         local = Buffer(letter, extents, dtype)
         value = self._values([*loops, *inner]).value(dtype, depth=1)

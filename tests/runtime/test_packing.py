@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import tensorc as tc
 from tensorc.errors import ArgumentError
@@ -66,3 +67,21 @@ def test_an_array_is_packed_once_and_old_ones_are_dropped() -> None:
     assert len(calls) == KEPT + 1
     packed(arrays[0])
     assert len(calls) == KEPT + 2
+
+
+def test_bf16_needs_no_numpy_type() -> None:
+    func = tc.parse(
+        """
+def f(W: Buffer["bf16", 6, "const"], O: Buffer["f32", 6, "out"]):
+    for i in range(6):
+        O[i] = f32(W[i]) * 2.0
+"""
+    )
+    s = tc.Schedule(func)
+    s.transform_layout("W", lambda d: (d % 2, d // 2))
+    module = tc.build(s)
+    constant, result = torch.arange(6.0).to(torch.bfloat16), np.empty(6, np.float32)
+    module(constant, result)
+    np.testing.assert_array_equal(result, 2 * np.arange(6))
+    with pytest.raises(ArgumentError, match="NumPy has no bf16"):
+        module.pack("W", constant)

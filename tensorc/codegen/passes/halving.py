@@ -13,7 +13,7 @@ The order of a reduction is free, as far as floats may be reassociated at all.
 from __future__ import annotations
 
 from tensorc.codegen.passes.copies import Names
-from tensorc.codegen.passes.trees import find, names_in, rebuilt
+from tensorc.codegen.passes.trees import find, loads_of, names_in, rebuilt
 from tensorc.ir import arith
 from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.nodes import (
@@ -59,6 +59,9 @@ def _fits(loop: For, temporaries: set[str], *, strict_float: bool) -> bool:
     if (rounds and strict_float) or any(name in names_in(index) for index in body.indices):
         return False
     written = {buffer.name for buffer in body.buffers}
+    indices = [i for value in body.values if isinstance(value, Load) for i in value.indices]
+    if any(load.buffer.name in written for i in (*body.indices, *indices) for load in loads_of(i)):
+        return False
     return all(
         isinstance(value, Load)
         and value.buffer.name in temporaries - written

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tensorc.codegen.passes.trees import find, leaves, rebuilt
+from tensorc.codegen.passes.trees import find, leaves, loads_of, rebuilt
+from tensorc.dtype import DType
 from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.naming import first_free
-from tensorc.ir.nodes import Alloc, Buffer, Expr, Func, Let, Load, Reduce, Stmt, Store, Var
+from tensorc.ir.nodes import Alloc, Buffer, Cast, Expr, Func, Let, Load, Reduce, Stmt, Store, Var
 from tensorc.ir.types import dtype_of
 from tensorc.ir.walk import replace, seq, variables
 
@@ -50,10 +51,22 @@ def _single(node: Reduce, fresh: Fresh) -> Store:
 
 
 def _several(node: Reduce, fresh: Fresh) -> Stmt:
-    """All but the last buffer wait in a temporary until every value is computed."""
+    """All but the last buffer wait in a temporary until every value is computed.
+
+    So does an index that reads one of the buffers: it says where the element was before.
+    """
     stores: list[Stmt] = []
     copies: list[Stmt] = []
     waiting: list[Buffer] = []
+    indices = list(node.indices)
+    for axis, index in enumerate(indices):
+        if not any(load.buffer in node.buffers for load in loads_of(index)):
+            continue
+        temporary = Buffer(fresh(f"{node.name}.at"), (), DType.I64, "register")
+        waiting.append(temporary)
+        stores.append(Store(fresh(temporary.name), temporary, (), Cast(DType.I64, index)))
+        indices[axis] = Cast(DType.INDEX, Load(temporary, ()))
+    node = replace(node, indices=tuple(indices))
     last = len(node.buffers) - 1
     for position, buffer in enumerate(node.buffers):
         name = node.name if position == 0 else fresh(buffer.name)

@@ -6,7 +6,7 @@ A buffer for which that is not possible becomes an ordinary local one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from tensorc.codegen.passes.flatten import flat_index
 from tensorc.codegen.passes.trees import (
@@ -15,6 +15,7 @@ from tensorc.codegen.passes.trees import (
     lanes_here,
     leaves,
     names_in,
+    reads_of,
     rebuilt,
     touched,
     with_body,
@@ -138,9 +139,14 @@ def unit_of(alloc: Alloc) -> int:
         form = linear(base)
         if form.constant % unit or any(c % unit for c in form.terms.values()):
             return 0
-        if not unrolled.issuperset(name for atom in form.terms for name in names_in(atom)):
+        if not all(_known(atom, unrolled) for atom in form.terms):
             return 0
     return unit
+
+
+def _known(index: Expr, unrolled: Set[str]) -> bool:
+    """Whether an index is a number once these loops are unrolled: it does not read data."""
+    return not reads_of(index) and names_in(index) <= unrolled
 
 
 def _contiguous(index: Expr) -> bool:
