@@ -78,7 +78,8 @@ def names_for_type_checkers() -> dict[str, str]:
                 assert isinstance(line, ast.ImportFrom), "one form of import, please"
                 assert line.module is not None
                 for alias in line.names:
-                    name = alias.asname or alias.name
+                    name = alias.name
+                    assert alias.asname == name, "only `name as name` is public to mypy --strict"
                     whole = line.module == "tensorc"
                     found[name] = f"tensorc.{alias.name}" if whole else line.module
     return found

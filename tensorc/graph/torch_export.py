@@ -1,7 +1,8 @@
 """Networks from torch: a module, an `ExportedProgram`, or the `.pt2` file of one.
 
-`torch.export` makes a functional graph and `run_decompositions` one of core ATen operators, whose
-values we take over one by one, weights in place.
+`torch.export` makes a graph whose values we take over one by one, weights in place. Where it uses
+more than core ATen's operators and those of `torch_composites`, or changes tensors that are read
+again, torch's `run_decompositions` takes it apart first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from tensorc.errors import ArgumentError
 from tensorc.graph.graph import Graph, Value
-from tensorc.graph.ops import find
+from tensorc.graph.torch_composites import known
 from tensorc.graph.torch_import import (
     CHECKS,
     Unsupported,
@@ -174,13 +175,10 @@ def _exported(module: Any, inputs: Sequence[Any] | None, keywords: Any) -> Any:
 
 
 def _needs_decomposition(program: Any) -> bool:
-    """Whether an operator is unknown or changes its operands."""
+    """Whether an operator is unknown, or changes an operand that something else reads."""
     for node in program.graph.nodes:
-        schema = getattr(node.target, "_schema", None)
         if node.op == "call_function" and node.target is not operator.getitem:
-            if schema is None or schema.is_mutable:
-                return True
-            name = op_name(node.target)
-            if name.partition(".")[0] not in CHECKS and find(name) is None:
+            checks = op_name(node.target).partition(".")[0] in CHECKS
+            if not checks and known(node) is None:
                 return True
     return False

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensorc.errors import UnsupportedError
-from tensorc.graph.elements import Operand, RefusedError, operand
+from tensorc.graph.elements import RefusedError
 from tensorc.graph.graph import Argument, Array, Graph, Node, Value
 from tensorc.graph.ops import apply, find
+from tensorc.graph.torch_composites import COMPOSITES, Emit, any_operand, known
 from tensorc.graph.torch_tensors import converted, dtype_of, op_name, schema_arguments, storage
-from tensorc.ir import build as tc
 
 # Nodes without a result of their own.
 CHECKS = frozenset({"_assert_tensor_metadata", "_assert_async", "sym_constrain_range"})
@@ -54,7 +54,7 @@ class UnsupportedNetworkError(UnsupportedError):
 
 
 def import_graph(program: Any) -> tuple[Graph, Mapping[Value, str]]:
-    """The graph of an exported program of core ATen operators.
+    """The graph of an exported program of core ATen operators and those of `COMPOSITES`.
 
     The second result names, for values, the node of the program that computes the same.
 
@@ -156,7 +156,8 @@ class _Importer:
         name = op_name(node.target)
         if name.partition(".")[0] in CHECKS:
             return []
-        if find(name) is None:
+        found = known(node)
+        if found is None:
             self._problem(name, "no such operator", where)
             self._results(node, where)
             return []
@@ -166,10 +167,34 @@ class _Importer:
         outputs = tuple(value for value in several if value is not None)
         if arguments is None or len(outputs) != len(several) or not outputs:
             return []
-        packet = name.partition(".")[0]
-        made = Node(packet if find(name) is find(packet) else name, arguments, outputs, where)
+        if found in COMPOSITES and find(found) is None:
+            return self._composite(node, found, arguments, outputs[0], where)
+        packet = found.partition(".")[0]
+        made = Node(packet if find(found) is find(packet) else found, arguments, outputs, where)
         self._check(made, name)
         return [made]
+
+    def _composite(
+        self,
+        node: Any,
+        name: str,
+        arguments: tuple[tuple[str, Argument], ...],
+        output: Value,
+        where: str,
+    ) -> list[Node]:
+        emit = Emit(node.name, where)
+        try:
+            result = COMPOSITES[name].build(emit, **dict(arguments))
+        except RefusedError as error:
+            self._problem(name, str(error), where)
+            return []
+        if not emit.nodes:
+            self.values[node] = result
+            return []
+        last = emit.nodes.pop()
+        made = Node(last.op, last.arguments, (output, *last.outputs[1:]), where)
+        self._check(made, name)
+        return [*emit.nodes, made]
 
     def _results(self, node: Any, where: str) -> Value | tuple[Value | None, ...] | None:
         given = node.meta.get("val")
@@ -208,7 +233,7 @@ class _Importer:
     def _check(self, node: Node, name: str) -> None:
         """What the operator gives must be what torch says it gives."""
         try:
-            results = apply(node, _any_operand)
+            results = apply(node, any_operand)
         except RefusedError as error:
             self._problem(name, str(error), node.where)
             return
@@ -217,10 +242,6 @@ class _Importer:
                 ours = f"{result.dtype}{list(result.shape)}"
                 reason = f"torch gives {value.dtype}{list(value.shape)} here, our operator {ours}"
                 self._problem(name, reason, node.where)
-
-
-def _any_operand(value: Value) -> Operand:
-    return operand(tc.placeholder(value.shape, value.dtype))
 
 
 def module_path(node: Any) -> str:
