@@ -308,6 +308,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="seed of the run")
     parser.add_argument("--draws", type=int, default=10, help="steps drawn for a program")
     parser.add_argument("--compiled", type=int, default=0, help="percentage run as machine code")
+    parser.add_argument("--final", action="store_true", help="compare after the last step alone")
     parser.add_argument("--log", type=Path, help="file to save to, and to go on from")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON only")
     parser.add_argument("--stop", action="store_true", help="stop at the first fault")
@@ -317,7 +318,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns 1 when there is a fault."""
     given = _options(arguments)
-    options = FuzzOptions(draws=given.draws, compiled=given.compiled)
+    options = FuzzOptions(draws=given.draws, compiled=given.compiled, every=not given.final)
     totals = load(given.log) if given.log else Totals()
     began, first, shown = time.monotonic(), totals.counts["pairs"], 0
     left = max(given.count - first, 0)
