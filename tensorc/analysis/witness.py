@@ -19,19 +19,23 @@ def smallest_point(relation: isl.Map) -> tuple[list[int], list[int], list[int]]:
     The sizes count first, so that the witness is a small program.
     """
     parameters = relation.dim(isl.dim_type.param)
-    inputs, outputs = relation.dim(isl.dim_type.in_), relation.dim(isl.dim_type.out)
+    inputs = relation.dim(isl.dim_type.in_)
     open_map = relation.move_dims(isl.dim_type.in_, 0, isl.dim_type.param, 0, parameters)
-    points = open_map.wrap().flatten()
-    point = points.lexmin().sample_point()
-    values = [
-        point.get_coordinate_val(isl.dim_type.set, n).get_num_si()
-        for n in range(parameters + inputs + outputs)
-    ]
+    points = open_map.wrap().flatten().coalesce()
+    # Part by part: the minimum of a union is where isl has failed ("affine expression involves
+    # some of the domain dimensions", isl_domain_factor_templ.c).
+    values = min(_smallest(part) for part in points.get_basic_sets())
     return (
         values[:parameters],
         values[parameters : parameters + inputs],
         values[parameters + inputs :],
     )
+
+
+def _smallest(part: isl.BasicSet) -> list[int]:
+    point = part.lexmin().sample_point()
+    count = part.dim(isl.dim_type.set)
+    return [point.get_coordinate_val(isl.dim_type.set, n).get_num_si() for n in range(count)]
 
 
 def vector_text(vector: tuple[tuple[str, int], ...]) -> str:
