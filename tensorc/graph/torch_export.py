@@ -32,12 +32,15 @@ from tensorc.graph.torch_tensors import op_name
 class Imported:
     """A network as a graph, and how the caller of the module passes and gets its tensors.
 
-    `origins` names, for values, the node of the exported program that computes the same.
+    `origins` names, for values, the node of the exported program that computes the same; `inputs`
+    and `outputs` are the trees of a call's arguments and of its result.
     """
 
     graph: Graph
     program: Any
     origins: Mapping[Value, str]
+    inputs: Any
+    outputs: Any
 
     def flatten(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
         """The tensors of a call, in the order of the graph's inputs.
@@ -47,7 +50,7 @@ class Imported:
         """
         from torch.utils import _pytree as pytree
 
-        expected = self.program.call_spec.in_spec
+        expected = self.inputs
         ordered = _reordered(expected, keywords)
         leaves, spec = pytree.tree_flatten((tuple(arguments), ordered))
         if expected is not None and spec != expected:
@@ -75,7 +78,7 @@ class Imported:
             for spec in self.program.graph_signature.output_specs
             if spec.kind.name == "USER_OUTPUT"
         ]
-        return pytree.tree_unflatten(leaves, self.program.call_spec.out_spec)
+        return pytree.tree_unflatten(leaves, self.outputs)
 
 
 def _reordered(spec: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +132,9 @@ def load(
         refuse_dynamic(source)
         source = source.run_decompositions()
     graph, origins = import_graph(source)
-    return Imported(graph, source, origins)
+    # Torch makes a new class whenever it is asked for the trees.
+    trees = source.call_spec
+    return Imported(graph, source, origins, trees.in_spec, trees.out_spec)
 
 
 def _from_file(path: Path) -> Any:
