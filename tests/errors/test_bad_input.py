@@ -103,6 +103,9 @@ ENTRIES = [
     ("tc.Trace.from_json(3)", "argument `text`: expected the text of a trace, got 3"),
     ("tc.Trace.from_json('')", "<trace>:1:1: Expecting value"),
     ("tc.Trace.from_json('{')", "<trace>:1:2: Expecting property name"),
+    ("tc.Trace.from_json('{\"version\": 1\\n')", "<trace>:2:1: Expecting ',' delimiter"),
+    ("tc.Trace.from_json('[' * 100000)", "<trace>:1:1: no JSON that can be read: maximum rec"),
+    ("tc.Trace.from_json('9' * 5000)", "<trace>:1:1: no JSON that can be read: Exceeds the"),
     ("tc.Trace.from_json('[]')", '<trace>:1:1: an object with "version": 1 was expected'),
     ("trace()", "<trace>:1:1: step 1: argument `primitive`: got 3; the primitives are annotate,"),
     ("trace(primitive='spilt')", "<trace>:1:1: step 1: argument `primitive`: got {'primitive':"),
@@ -123,10 +126,26 @@ ENTRIES = [
     ("tc.Trace.from_python(3)", "argument `text`: expected the text of a trace, got 3"),
     ("tc.Trace.from_python('s.split(')", "<trace>:1:8: '(' was never closed"),
     ("tc.Trace.from_python('import os')", "<trace>:1:1: a call such as s.split(...) was expected"),
-    ("tc.Trace.from_python('s.go()')", "<trace>:1:1: the primitives are annotate, cache_read,"),
+    ("tc.Trace.from_python('s.go()')", "<trace>:1:1: go is unknown; the primitives are annotate,"),
+    (
+        "tc.Trace.from_python('s.splt(\"i\", 4)')",
+        "<trace>:1:1: splt is unknown; did you mean split? the primitives are annotate, cache_read",
+    ),
+    (
+        "tc.Trace.from_python('s.split(\"i\", factor=4)')",
+        "<trace>:1:1: argument `factor`: did you mean factors? split has the fields loop, factors",
+    ),
+    (
+        'tc.Trace.from_python(\'s.split("i", 4, loop="j")\')',
+        "<trace>:1:1: argument `loop`: it is given twice",
+    ),
+    (
+        "tc.Trace.from_python('s.split(\"i\", **{})')",
+        "<trace>:1:1: argument `split`: each argument must stand by itself",
+    ),
     (
         "tc.Trace.from_python('s.split(i, 4)')",
-        "<trace>:1:1: argument `argument`: 'i' is not a literal",
+        "<trace>:1:1: argument `argument`: 'i' is not a literal, nor assigned before",
     ),
     (
         "tc.Trace.from_python('s.unroll(\"i\", 4)')",

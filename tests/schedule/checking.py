@@ -17,8 +17,9 @@ from tensorc.ir.places import sizes_of
 from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
 from tensorc.schedule.schedule import Schedule
+from tensorc.schedule.script import from_python
 from tensorc.schedule.step import Step, legal
-from tensorc.schedule.trace import from_json, from_python, to_json, to_python
+from tensorc.schedule.trace import from_json, to_json, to_python
 from tensorc.testing import oracle
 from tensorc.testing.arrays import make_inputs
 from tensorc.testing.confirm import confirmed

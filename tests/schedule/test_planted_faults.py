@@ -15,8 +15,8 @@ import pytest
 from tensorc.ir.interp import run
 from tensorc.ir.nodes import Func
 from tensorc.ir.parse import parse
+from tensorc.schedule.script import from_python
 from tensorc.schedule.step import Step, explain
-from tensorc.schedule.trace import from_python
 from tensorc.testing.arrays import make_inputs
 from tensorc.testing.checks import examine
 from tensorc.testing.draw import Seeded
