@@ -55,30 +55,61 @@ def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
 
 @lru_cache(maxsize=1 << 14)
 def _flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    scalars: Expr = arith.index(0)
-    ramp: Ramp | None = None
-    general: list[Expr] = []
+    flat = _Sum(max(map(lanes_here, indices), default=1))
     for index, stride in zip(indices, strides_of(buffer), strict=True):
+        flat.add(index, stride)
+    flat.complete()
+    return flat.expr()
+
+
+class _Sum:
+    """A flat index in the making: scalars, ramps, and other vectors with their factors."""
+
+    def __init__(self, lanes: int):
+        self.lanes = lanes
+        self.scalars: Expr = arith.index(0)
+        self.step: Expr | None = None
+        self.vectors: dict[Expr, Expr] = {}
+
+    def add(self, index: Expr, factor: Expr) -> None:
         match index:
-            case Ramp(base=base, stride=step, lanes=lanes):
-                scalars = arith.add(scalars, arith.mul(base, stride))
-                step = arith.mul(step, stride)
-                step = step if ramp is None else arith.add(ramp.stride, step)
-                ramp = Ramp(arith.index(0), step, lanes)
+            case Ramp(base=base, stride=step):
+                self.scalars = arith.add(self.scalars, arith.mul(base, factor))
+                step = arith.mul(step, factor)
+                self.step = step if self.step is None else arith.add(self.step, step)
             case Broadcast(value=value):
-                scalars = arith.add(scalars, arith.mul(value, stride))
-            case _ if lanes_here(index) > 1:
-                general.append(_scaled(index, stride))
+                self.scalars = arith.add(self.scalars, arith.mul(value, factor))
+            case _ if lanes_here(index) == 1:
+                self.scalars = arith.add(self.scalars, arith.mul(index, factor))
+            case Binary(op="add", a=a, b=b):
+                self.add(a, factor)
+                self.add(b, factor)
+            case Binary(op="mul", a=a, b=Broadcast(value=value)):
+                self.add(a, arith.mul(value, factor))
             case _:
-                scalars = arith.add(scalars, arith.mul(index, stride))
-    scalars = _completed(linear(scalars)).expr()
-    lanes = max(map(lanes_here, indices), default=1)
-    if not general:
-        if ramp is None:
-            return scalars if lanes == 1 else Broadcast(scalars, lanes)
-        return Ramp(scalars, ramp.stride, lanes)
-    start: Expr = Broadcast(scalars, lanes) if ramp is None else Ramp(scalars, ramp.stride, lanes)
-    return reduce(lambda a, b: Binary("add", a, b), general, start)
+                before = self.vectors.get(index, arith.index(0))
+                self.vectors[index] = arith.add(before, factor)
+
+    def complete(self) -> None:
+        """What `_completed` does, for vectors."""
+        for vector, factor in tuple(self.vectors.items()):
+            match vector:
+                case Binary(op="floormod", a=a, b=Broadcast(value=value) as b):
+                    quotient = Binary("floordiv", a, b)
+                    if self.vectors.get(quotient) == arith.mul(factor, value):
+                        del self.vectors[vector], self.vectors[quotient]
+                        self.add(a, factor)
+                        self.complete()
+                        return
+
+    def expr(self) -> Expr:
+        scalars = _completed(linear(self.scalars)).expr()
+        if self.step is not None:
+            start: Expr = Ramp(scalars, self.step, self.lanes)
+        else:
+            start = scalars if self.lanes == 1 else Broadcast(scalars, self.lanes)
+        general = (_scaled(vector, factor) for vector, factor in self.vectors.items())
+        return reduce(lambda a, b: Binary("add", a, b), general, start)
 
 
 def _completed(form: Linear) -> Linear:

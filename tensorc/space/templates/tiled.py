@@ -37,11 +37,16 @@ MOST_UNROLLED = 96
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """An anchor reduction, the temporaries computed before it, and what is computed from it."""
+    """An anchor reduction, the temporaries computed before it, and what is computed from it.
+
+    `after` is computed tile by tile; `apart` runs over elements in an order of its own, in nests of
+    its own.
+    """
 
     before: tuple[StageFacts, ...]
     anchor: StageFacts
     after: tuple[StageFacts, ...]
+    apart: tuple[StageFacts, ...] = ()
 
 
 def task(facts: Facts) -> Task | None:
@@ -59,11 +64,12 @@ def task(facts: Facts) -> Task | None:
     axes = [a for a in anchor.spatial if a.extent > 1]
     if not axes or not anchor.reduction or anchor.fill is None:
         return None
-    if any(a.extent == 0 for a in anchor.axes) or any(not s.inlinable for s in after[:-1]):
+    if any(a.extent == 0 for a in anchor.axes) or not _suits(anchor):
         return None
-    if not _suits(anchor) or (after and _link(anchor, after) is None):
-        return None
-    return Task(facts.stages[:place], anchor, after)
+    before = facts.stages[:place]
+    if after and (any(not s.inlinable for s in after[:-1]) or _link(anchor, after) is None):
+        return Task(before, anchor, (), after)
+    return Task(before, anchor, after)
 
 
 def _link(anchor: StageFacts, after: tuple[StageFacts, ...]) -> Operand | None:
@@ -73,14 +79,28 @@ def _link(anchor: StageFacts, after: tuple[StageFacts, ...]) -> Operand | None:
     other elements than the anchor's.
     """
     last = after[-1]
-    own = [a.extent for a in anchor.spatial if a.extent > 1]
-    if own != [a.extent for a in last.axes if a.extent > 1]:
-        return None
     derived = {anchor.result.buffer}
     for stage in after[:-1]:
         if any(o.buffer in derived for o in stage.operands):
             derived.add(stage.result.buffer)
-    return next((o for o in last.operands if o.buffer in derived), None)
+    link = next((o for o in last.operands if o.buffer in derived), None)
+    own = [a.extent for a in anchor.spatial if a.extent > 1]
+    if own == [a.extent for a in last.axes if a.extent > 1]:
+        return link
+    if link is None or len(after) > 1 or not _permuted(anchor, last, link):
+        return None
+    return link
+
+
+def _permuted(anchor: StageFacts, last: StageFacts, link: Operand) -> bool:
+    """Whether the axes of a stage are those of the anchor in another order."""
+    read = {dims: a.extent for a, dims in zip(last.axes, link.dims, strict=True) if a.extent > 1}
+    made = {
+        dims: a.extent
+        for a, dims in zip(anchor.axes, anchor.result.dims, strict=True)
+        if a.extent > 1 and not a.reduces
+    }
+    return read == made and all(len(dims) == 1 for dims in made)
 
 
 def _suits(anchor: StageFacts) -> bool:
@@ -120,8 +140,12 @@ def tiled(facts: Facts) -> Template:
     )
     assert isinstance(depth, int)
     _finish(plan, found, vector, loops, fills)
-    for stage in found.before:
-        yield from vector_nest(facts, plan, stage)
+    inlined = [stage for stage in found.apart[:-1] if stage.inlinable]
+    for stage in inlined:
+        plan.inline(stage.name)
+    for stage in (*found.before, *found.apart):
+        if stage not in inlined:
+            yield from vector_nest(facts, plan, stage)
     singles = len(loops.outer) - len(outer_names)
     make_parallel(plan, loops.outer, singles + depth if depth else 0)
     return plan.done()
