@@ -96,11 +96,30 @@ def _masked_store(c: Context, buffer: Buffer, index: Expr, mask: Value, raw: str
         bits = mask.text
         if step == -1:
             raw, bits = reverse(c, type_, raw, lanes), reverse(c, mask.type, bits, lanes)
+        bits = _opaque(c, buffer, bits, lanes)
         c.out.effect(
             f"call void @llvm.masked.store.{ending}.p0({type_} {raw}, ptr align "
             f"{where.alignment} {where.pointer}, {mask.type} {bits})"
         )
     forget(c, frozenset((buffer.name,)))
+
+
+def _opaque(c: Context, buffer: Buffer, mask: str, lanes: int) -> str:
+    """The mask in a form that LLVM cannot evaluate, where it would store too much.
+
+    LLVM 22 joins a truncation to a masked store behind it, and then makes a store of one element
+    of it when it finds that the mask holds in one lane only: of the element before the truncation
+    (`reduceMaskedStoreToScalarStore` in X86ISelLowering.cpp does not look at the memory's type).
+    """
+    narrow = memory_type(buffer.dtype) in ("i8", "i16", "i32")
+    if not (narrow and c.target.has("avx512f")):
+        return mask
+    bits, splat = vector("i1", lanes), vector("i32", lanes)
+    zero = c.out.pure('call i32 asm "", "=r,0"(i32 0)')
+    first = c.out.pure(f"insertelement {splat} poison, i32 {zero}, i64 0")
+    every = c.out.pure(f"shufflevector {splat} {first}, {splat} poison, {splat} zeroinitializer")
+    never = c.out.pure(f"icmp ne {splat} {every}, zeroinitializer")
+    return c.out.pure(f"or {bits} {mask}, {never}")
 
 
 def _pointers(c: Context, buffer: Buffer, index: Expr, lanes: int) -> str:
