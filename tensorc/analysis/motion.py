@@ -19,7 +19,7 @@ from tensorc.analysis.deps import Dependence, dependences
 from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.legality import order_kept, time_map
 from tensorc.analysis.violation import Mark, Violation, Witness, malformed, unsupported
-from tensorc.analysis.witness import smallest_point, vector_text
+from tensorc.analysis.witness import dependence_witness, smallest_point, vector_text
 from tensorc.errors import Kind
 from tensorc.ir.nodes import Func
 from tensorc.ir.walk import Path
@@ -268,7 +268,44 @@ def _own_values(
         else:
             yield unsupported("UNS001", f"{message}, as far as can be told", marks[0].path)
         return
-    placed = placements(func, motion)
+    for dependence, _ in _leaving(func, motion, buffer, placements(func, motion)):
+        refused = f"cannot recompute in `{motion.target[-1]}`"
+        name = dependence.sink.name
+        reason = f"`{name}` reads elements of `{buffer}` that its iteration does not need"
+        yield Violation("RGN001", Kind.ILLEGAL, f"{refused}: {reason}", marks)
+        return
+
+
+# Theorem (own buffers). A buffer that is allocated inside of the stage moves with it, so that every
+# iteration of the target gets one of its own: each value must be read in an iteration in which it
+# is computed.
+def kept_inside(
+    func: Func,
+    motion: Motion,
+    buffers: Collection[str],
+    placed: Mapping[str, isl.Map],
+    marks: tuple[Mark, ...],
+) -> Iterator[Violation]:
+    """Violations of moving a stage that holds the allocations of `buffers`."""
+    for buffer in buffers:
+        for dependence, bad in _leaving(func, motion, buffer, placed):
+            refused = f"cannot move `{dependence.sink.name}` to `{motion.target[-1]}`"
+            reason = f"`{buffer}`, which moves with it, would be another one in every iteration"
+            message, advice = f"{refused}: {reason}", f"allocate `{buffer}` outside of what moves"
+            if not dependence.exact:
+                where = (mark.path for mark in marks)
+                yield unsupported("UNS001", f"{message}, as far as can be told", *where)
+                return
+            after = "the move takes the two to different iterations"
+            witness = dependence_witness(model(func), dependence, bad, after)
+            yield Violation("RGN001", Kind.ILLEGAL, message, marks, witness, advice)
+            return
+
+
+def _leaving(
+    func: Func, motion: Motion, buffer: str, placed: Mapping[str, isl.Map]
+) -> Iterator[tuple[Dependence, isl.Map]]:
+    """The flow through a buffer within the stage to iterations in which its source does not run."""
     for dependence in dependences(func, motion.stage):
         reads = dependence.source_access.writes and dependence.sink_access.reads
         if dependence.buffer != buffer or not reads:
@@ -280,11 +317,7 @@ def _own_values(
                 flow = flow.equate(isl.dim_type.in_, n, isl.dim_type.out, n)
             missing = flow.apply_range(sink).subtract(source)
         if not missing.is_empty():
-            name = dependence.sink.name
-            refused = f"cannot recompute in `{motion.target[-1]}`"
-            reason = f"`{name}` reads elements of `{buffer}` that its iteration does not need"
-            yield Violation("RGN001", Kind.ILLEGAL, f"{refused}: {reason}", marks)
-            return
+            yield dependence, flow.intersect_domain(missing.domain())
 
 
 def self_contained(func: Func, names: Sequence[str], buffer: str, depth: int) -> bool:

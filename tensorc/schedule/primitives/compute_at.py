@@ -11,9 +11,17 @@ import islpy as isl
 from tensorc.analysis.affine import NotAffineError, TooComplexError
 from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.legality import order_kept, too_complex
-from tensorc.analysis.motion import Motion, lost, moved_times, placements, recomputable, undecided
+from tensorc.analysis.motion import (
+    Motion,
+    kept_inside,
+    lost,
+    moved_times,
+    placements,
+    recomputable,
+    undecided,
+)
 from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
-from tensorc.ir.nodes import For
+from tensorc.ir.nodes import Alloc, For
 from tensorc.ir.walk import nodes, written
 from tensorc.schedule.move import Stage, child_next_to, emitted, insert, settle, stage_of
 from tensorc.schedule.rewrite import stmt_at
@@ -93,6 +101,9 @@ class _Move(Step):
         if not broken:
             placed = placements(state.func, stage.motion)
             broken = list(lost(state.func, stage.motion, mark, placed))
+        if not broken:
+            own = [n.buffer.name for n in nodes(stmt_at(state.func, stage.path), Alloc)]
+            broken = list(kept_inside(state.func, stage.motion, own, placed, (mark,)))
         for violation in broken:
             yield replace(violation, marks=(*violation.marks, Mark(stage.target)))
         if broken:
@@ -185,6 +196,7 @@ class ComputeAt(_Move):
         (STR002), both stand in one sequence (STR001), the stage's loops are serial (STR003)
         something in the loop reads the stage's values (STR007)
         every instance is needed by some iteration of the loop (RGN003)
+        values of buffers that the stage allocates stay within one iteration (RGN001)
         every dependence still goes forward (DEP006; FLT001 under strict_float)
         with `recompute`, the stage writes one temporary, used nowhere else (RGN004)
         the region can be told and written (UNS001, UNS002, UNS003)
@@ -244,6 +256,7 @@ class ReverseComputeAt(_Move):
         (STR002), both stand in one sequence (STR001), the stage's loops are serial (STR003)
         something in the loop computes what the stage reads (STR007)
         some iteration of the loop computes for every instance (RGN003)
+        values of buffers that the stage allocates stay within one iteration (RGN001)
         every dependence still goes forward (DEP006; FLT001 under strict_float)
         the region can be told and written (UNS001, UNS002, UNS003)
     """
