@@ -6,16 +6,19 @@ import difflib
 import itertools
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
+import tensorc
+from tensorc.cli.refusals import emit, refusal, refusals
 from tensorc.cli.source import prepared
-from tensorc.errors import ScheduleError, TensorcError
+from tensorc.config import MAX_THREADS
+from tensorc.errors import ArgumentError, ScheduleError
 from tensorc.ir.print import print_func
 from tensorc.schedule.trace import call
 
@@ -27,24 +30,38 @@ app = typer.Typer(
 )
 console = Console(highlight=False)
 
-Source = Annotated[str, typer.Argument(help="FILE.py:NAME of a Func or Schedule, or a text file")]
-Trace = Annotated[str | None, typer.Option(help="a trace, .json or .py; default: the rules'")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="FILE.py:NAME of a Func or Schedule, or a text file; -: standard input",
+    ),
+]
+Trace = Annotated[
+    str | None, typer.Option(help="a trace, .json or .py; default: the schedule's, or the rules'")
+]
 Target = Annotated[str, typer.Option(help="cpu, cpu:x86-64-v3, ...")]
 AsJson = Annotated[bool, typer.Option("--json", help="print data instead of text")]
+Threads = Annotated[int, typer.Option(min=0, max=MAX_THREADS, help="worker threads; 0: all")]
+Repeats = Annotated[int, typer.Option(min=1, help="calls of each that are timed")]
+Sizes = Annotated[
+    list[str] | None, typer.Option("--size", metavar="N=64", help="a symbolic size; repeatable")
+]
 
 
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Errors of tensorc end the command with their message and exit code 1."""
-    try:
-        yield
-    except TensorcError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tensorc {tensorc.__version__}")
+        raise typer.Exit
 
 
-def emit(data: Any) -> None:
-    typer.echo(json.dumps(data, indent=2))
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="and exit")
+    ] = False,
+) -> None:
+    """A tensor compiler: loop nests, checked schedules, machine code."""
 
 
 def nest(text: str) -> None:
@@ -59,7 +76,7 @@ def nest(text: str) -> None:
 def run(
     network: Annotated[str, typer.Argument(help="resnet50, mlp or attention")],
     compare: Annotated[str, typer.Option(help="torch, or nothing")] = "",
-    threads: Annotated[int, typer.Option(help="worker threads; 0: all")] = 0,
+    threads: Threads = 0,
     as_json: AsJson = False,
 ) -> None:
     """Compile a network, run it, and show where the time went."""
@@ -70,7 +87,7 @@ def run(
         raise typer.BadParameter(f"cannot compare with {compare!r}; legal here: torch")
     status = Console(stderr=True).status("") if console.is_terminal else None
     say = status.update if status is not None else (lambda text: typer.echo(f"# {text}", err=True))
-    with refusals(), status or nullcontext():
+    with refusals(as_json), status or nullcontext():
         found = run_network(network, compare == "torch", threads or config.num_threads, say)
     if as_json:
         emit(found.as_dict())
@@ -81,14 +98,14 @@ def run(
 
 
 @app.command()
-def bench(source: Source, trace: Trace = None, target: Target = "cpu", repeats: int = 30,
-          as_json: AsJson = False) -> None:  # fmt: skip
+def bench(source: Source, trace: Trace = None, target: Target = "cpu", size: Sizes = None,
+          repeats: Repeats = 30, as_json: AsJson = False) -> None:  # fmt: skip
     """Time a function as scheduled against its plain nest, in turns, on random data."""
-    from tensorc.cli.bench import bench_function
+    from tensorc.cli.bench import bench_function, sizes_of
 
-    with refusals():
+    with refusals(as_json):
         schedule, steps = prepared(source, trace, target)
-        found = bench_function(schedule, steps, repeats)
+        found = bench_function(schedule, steps, repeats, sizes_of(size or []))
     if as_json:
         emit(found)
         return
@@ -102,7 +119,7 @@ def bench(source: Source, trace: Trace = None, target: Target = "cpu", repeats: 
 def show(source: Source, trace: Trace = None, target: Target = "cpu", as_json: AsJson = False,
          ) -> None:  # fmt: skip
     """Print a nest before, between and after the steps of a trace."""
-    with refusals():
+    with refusals(as_json):
         schedule, steps = prepared(source, trace, target)
         before = print_func(schedule.func)
         records: list[dict[str, str]] = [{"step": "", "nest": before}]
@@ -136,7 +153,7 @@ def _changes(before: str, after: str) -> Iterator[str]:
 def check(source: Source, trace: Trace = None, target: Target = "cpu", as_json: AsJson = False,
           ) -> None:  # fmt: skip
     """Check the steps of a trace, one by one; exit code 1 at the first that is refused."""
-    with refusals():
+    with refusals(as_json):
         schedule, steps = prepared(source, trace, target)
     results, failed = [], None
     for step, span in steps.placed():
@@ -144,7 +161,7 @@ def check(source: Source, trace: Trace = None, target: Target = "cpu", as_json: 
             schedule.apply(step, span)
         except ScheduleError as error:
             failed = error
-            results.append({"step": call(step), "ok": False, **_refusal(error)})
+            results.append({"step": call(step), "ok": False, **refusal(error)})
             break
         results.append({"step": call(step), "ok": True})
     if as_json:
@@ -159,23 +176,11 @@ def check(source: Source, trace: Trace = None, target: Target = "cpu", as_json: 
         raise typer.Exit(1)
 
 
-def _refusal(error: ScheduleError) -> dict[str, Any]:
-    violation = error.violation
-    witness = violation.witness
-    return {
-        "code": violation.code,
-        "kind": violation.kind.value,
-        "message": violation.message,
-        "witness": None if witness is None else witness.text,
-        "alternatives": list(violation.alternatives),
-    }
-
-
 @app.command()
 def replay(source: Source, trace: Trace = None, target: Target = "cpu", python: bool = False,
            as_json: AsJson = False) -> None:  # fmt: skip
     """Apply a trace and print the nest that it gives; --python prints the trace as source."""
-    with refusals():
+    with refusals(as_json):
         schedule, steps = prepared(source, trace, target)
         schedule.replay(steps)
     if as_json:
@@ -188,15 +193,24 @@ def replay(source: Source, trace: Trace = None, target: Target = "cpu", python: 
 
 @app.command("compile")
 def compile_(source: Source, output: Annotated[Path, typer.Option("-o", "--output")],
-             trace: Trace = None, target: Target = "cpu") -> None:  # fmt: skip
+             trace: Trace = None, target: Target = "cpu", as_json: AsJson = False,
+             ) -> None:  # fmt: skip
     """Compile a function to an object, a library or a header, by the suffix of the output."""
     from tensorc.runtime.module import build
 
-    with refusals():
+    with refusals(as_json):
         schedule, steps = prepared(source, trace, target)
         schedule.replay(steps)
-        build(schedule).save(output)
-    typer.echo(f"wrote {output}")
+        module = build(schedule)
+        try:
+            written = [str(path) for path in module.save(output)]
+        except OSError as error:
+            raise ArgumentError("output", f"{output} cannot be written: {error}") from error
+    if as_json:
+        signature = str(module.signature)
+        emit({"written": written, "signature": signature, "target": module.target.describe()})
+    else:
+        typer.echo(f"wrote {' and '.join(written)}")
 
 
 @app.command()
@@ -205,7 +219,7 @@ def explain(source: Source, trace: Trace = None, target: Target = "cpu", as_json
     """Print each lowering stage, the LLVM IR, and the hot loop's assembly."""
     from tensorc.cli.explain import explanation
 
-    with refusals():
+    with refusals(as_json):
         schedule, steps = prepared(source, trace, target)
         schedule.replay(steps)
         found = explanation(schedule)

@@ -18,14 +18,14 @@ UNITS = 2.0
 """A recent core issues about six instructions a cycle, two of them multiply-adds, two loads."""
 
 _LABEL = re.compile(r"^(\.?[A-Za-z_$][\w.$]*):")
-_JUMP = re.compile(r"^\s+j[a-z]+\s+(\.?[A-Za-z_$][\w.$]*)")
+_JUMP = re.compile(r"^\s+(?:j[a-z]+|b(?:\.[a-z]+)?|cbn?z\s+\w+,)\s+(\.?[A-Za-z_$][\w.$]*)")
 _MULTIPLY_ADD = re.compile(r"^\s+v?fn?m(?:add|sub|la)")
-_MEMORY = re.compile(r"^\s+v\w*\s.*\(")
+_MEMORY = re.compile(r"^\s+(?:(?!lea|nop|prefetch)[a-z]\w*\s[^#]*\(|(?:ld|st)\w*\s.*\[)")
 
 
 @dataclass(frozen=True, slots=True)
 class HotLoop:
-    """The innermost loop with the most multiply-adds, counted statically.
+    """The innermost loop with the most multiply-adds, then instructions, counted statically.
 
     `share` is the share of the multiply-add peak that the issue width, the load ports and the
     multiply-add units together allow; what memory costs is not in it.
@@ -38,10 +38,18 @@ class HotLoop:
     share: float
     text: str
 
+    @property
+    def summary(self) -> str:
+        """The counts, and what follows from them."""
+        rest = f"{self.instructions} instructions, {self.memory_operands} memory operands"
+        if not self.multiply_adds:
+            return f"no multiply-adds in {rest}"
+        return f"{self.multiply_adds} multiply-adds in {rest}: at most {self.share:.0%} of peak"
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Each stage's text, the LLVM IR and the hot loop (None when no loop multiplies and adds)."""
+    """Each stage's text, the LLVM IR and the hot loop (None when there is no loop left)."""
 
     stages: tuple[tuple[str, str], ...]
     llvm: str
@@ -62,14 +70,9 @@ class Explanation:
             previous = text
         yield "llvm", self.llvm
         if self.hot is None:
-            yield "hot loop", "no loop multiplies and adds\n"
-            return
-        hot = self.hot
-        yield (
-            f"hot loop: {hot.multiply_adds} multiply-adds in {hot.instructions} instructions,"
-            f" {hot.memory_operands} memory operands: at most {hot.share:.0%} of peak",
-            hot.text,
-        )
+            yield "hot loop", "the machine code has no loop\n"
+        else:
+            yield f"hot loop: {self.hot.summary}", self.hot.text
 
 
 def explanation(schedule: Schedule) -> Explanation:
@@ -82,10 +85,17 @@ def explanation(schedule: Schedule) -> Explanation:
 
 
 def hot_loop(assembly: str) -> HotLoop | None:
-    """The innermost loop of an assembly text with the most multiply-adds, if there is one."""
-    lines = assembly.splitlines()
+    """The innermost loop of an assembly text with the most multiply-adds, then instructions."""
+    return max(_innermost(assembly.splitlines()), key=_heat, default=None)
+
+
+def _heat(loop: HotLoop) -> tuple[int, int]:
+    return loop.multiply_adds, loop.instructions
+
+
+def _innermost(lines: list[str]) -> Iterator[HotLoop]:
+    """The loops without a loop inside: from a label to a jump back to it."""
     labels: dict[str, int] = {}
-    best: HotLoop | None = None
     for number, line in enumerate(lines):
         label = _LABEL.match(line)
         if label:
@@ -93,11 +103,8 @@ def hot_loop(assembly: str) -> HotLoop | None:
         jump = _JUMP.match(line)
         if jump and jump[1] in labels:
             start = labels[jump[1]]
-            found = _counted(jump[1], lines[start : number + 1])
-            inner = any(_backward(lines[n], labels, start, n) for n in range(start + 1, number))
-            if not inner and (best is None or found.multiply_adds > best.multiply_adds):
-                best = found
-    return best if best is not None and best.multiply_adds else None
+            if not any(_backward(lines[n], labels, start, n) for n in range(start + 1, number)):
+                yield _counted(jump[1], lines[start : number + 1])
 
 
 def _backward(line: str, labels: dict[str, int], start: int, number: int) -> bool:

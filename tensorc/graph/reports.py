@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -52,18 +52,24 @@ class TaskTime:
 
     @property
     def share_of_roofline(self) -> float | None:
-        """bound / best: 1 is as fast as the machine can."""
+        """bound / best: 1 is as fast as the given peaks allow; more where the bandwidth is that of
+        a memory farther away than the one that the data came from."""
         return None if self.bound is None or not self.best else self.bound / self.best
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The times of a network's tasks, the slowest first. `best` and `median` are of whole runs."""
+    """The times of a network's tasks, the slowest first. `best` and `median` are of whole runs.
+
+    `peak_flops` and `bandwidth` are those that the tasks' bounds are made of, where given.
+    """
 
     tasks: tuple[TaskTime, ...]
     best: float
     median: float
     runs: int
+    peak_flops: float | None = None
+    bandwidth: float | None = None
 
     def __str__(self) -> str:
         rows = []
@@ -85,7 +91,18 @@ class Profile:
         head = ("best ms", "median", "% time", "calls", "GFLOP/s", "GB/s", "% roof", "operators",
                 "parameters")  # fmt: skip
         total = f"{self.best * 1e3:.3f} ms best, {self.median * 1e3:.3f} ms median of {self.runs}"
-        return _table(head, rows) + "\n" + total
+        return "\n".join((_table(head, rows), total, *self._roof()))
+
+    def _roof(self) -> Iterator[str]:
+        """What the column of the roofline is a share of."""
+        flops, traffic = self.peak_flops, self.bandwidth
+        peaks = [f"{flops / 1e9:.0f} GFLOP/s"] if flops is not None else []
+        peaks += [f"{traffic / 1e9:.1f} GB/s"] if traffic is not None else []
+        if peaks:
+            yield f"% roof: of what {' and '.join(peaks)} allow"
+        shares = [one.share_of_roofline or 0.0 for one in self.tasks]
+        if traffic is not None and max(shares, default=0.0) > 1.0:
+            yield "over 100: the data came from a cache that is faster than that"
 
 
 def profile_of(
@@ -103,7 +120,7 @@ def profile_of(
         rows.append(TaskTime(task, min(sums), median(sums), bound))
     whole = [sum(t.seconds[run] for t in timings) for run in range(runs)] or [0.0]
     rows.sort(key=lambda row: -row.best)
-    return Profile(tuple(rows), min(whole), median(whole), runs)
+    return Profile(tuple(rows), min(whole), median(whole), runs, peak_flops, bandwidth)
 
 
 def _bound(task: Task, peak_flops: float | None, bandwidth: float | None) -> float | None:

@@ -18,8 +18,10 @@ from tensorc.target import Target
 
 CHAINS = 12
 ROUNDS = 100_000
-STREAM = 8_000_000
-"""Independent accumulators, rounds of each, and elements of each stream (32 MB)."""
+MEMORY = 96_000_000
+LEAST = 48_000
+"""Independent accumulators and rounds of each; bytes of the three streams that no cache holds, and
+those that are as near as any."""
 
 _FMA = """
 def peak(scale: f32, out: Buffer["f32", {workers}, {chains}, {lanes}, "out"]):
@@ -42,9 +44,10 @@ def triad(
     A: Buffer["f32", {shape}], B: Buffer["f32", {shape}], C: Buffer["f32", {shape}, "out"]
 ):
     for t in parallel({workers}):
-        for i in range({blocks}):
-            for l in vectorize({lanes}):
-                C[t, i, l] = A[t, i, l] * 3.0 + B[t, i, l]
+        for r in range({rounds}):
+            for i in range({blocks}):
+                for l in vectorize({lanes}):
+                    C[t, i, l] = A[t, i, l] * 3.0 + B[t, i, l]
 """
 
 
@@ -60,19 +63,29 @@ def peak_flops(workers: int) -> float:
     return operations / _best(lambda: kernel(0.5, out), workers)
 
 
-@lru_cache(maxsize=8)
-def bandwidth(workers: int) -> float:
-    """Bytes a second of a triad c = 3 a + b over arrays that no cache holds, on so many threads."""
+@lru_cache(maxsize=32)
+def bandwidth(workers: int, footprint: int = MEMORY) -> float:
+    """Bytes a second of a triad c = 3 a + b, on so many threads.
+
+    The three arrays have `footprint` bytes together: those that a cache holds come from there. By
+    default none holds them.
+    """
     target = Target.parse("cpu")
     lanes = target.lanes(32)
-    shape = (workers, STREAM // workers // lanes, lanes)
+    size = min(max(footprint, LEAST), MEMORY)
+    shape = (workers, max(size // (12 * workers * lanes), 1), lanes)
+    rounds = max(MEMORY // size, 1)
     text = _TRIAD.format(
-        shape=", ".join(map(str, shape)), workers=workers, blocks=shape[1], lanes=lanes
+        shape=", ".join(map(str, shape)),
+        workers=workers,
+        rounds=rounds,
+        blocks=shape[1],
+        lanes=lanes,
     )
     kernel = build(parse(text.strip()), target)
     a, b = (np.ones(shape, np.float32) for _ in range(2))
     c = np.empty(shape, np.float32)
-    return 12.0 * c.size / _best(lambda: kernel(a, b, c), workers)
+    return 12.0 * c.size * rounds / _best(lambda: kernel(a, b, c), workers)
 
 
 def _best(run: Callable[[], None], workers: int, repeats: int = 7) -> float:

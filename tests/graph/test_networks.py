@@ -337,7 +337,12 @@ def test_a_profile_has_every_task_against_its_roofline():
     assert all(0 < row.best <= row.median for row in profile.tasks)
     assert all(row.share_of_roofline > 0 for row in profile.tasks)
     assert profile.best >= max(row.best for row in profile.tasks)
-    assert "% roof" in str(profile)
+    assert "% roof: of what 10 GFLOP/s and 10.0 GB/s allow" in str(profile)
+    slow = network.profile(x, runs=1, bandwidth=1.0)
+    assert max(row.share_of_roofline for row in slow.tasks) > 1
+    assert "over 100: the data came from a cache" in str(slow)
+    assert "over 100" not in str(network.profile(x, runs=1, bandwidth=1e30))
+    assert "% roof:" not in str(network.profile(x, runs=1))
     assert network.profile(x, runs=1).tasks[0].share_of_roofline is None
     with pytest.raises(ArgumentError, match="runs"):
         network.profile(x, runs=0)
