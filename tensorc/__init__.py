@@ -195,15 +195,18 @@ _MODULE_OF = {"config": "tensorc.config"} | {
 }
 
 
-def __getattr__(name: str) -> object:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    path = _MODULE_OF[name]
-    module = import_module(path)
-    value = module if path == f"{__name__}.{name}" else getattr(module, name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    # A type checker that saw this function would take any name for a public one.
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        path = _MODULE_OF[name]
+        module = import_module(path)
+        value = module if path == f"{__name__}.{name}" else getattr(module, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULE_OF})
+    return sorted({"__version__", *_MODULE_OF})

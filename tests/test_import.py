@@ -97,6 +97,31 @@ def test_every_public_name_exists() -> None:
         assert name in dir(tensorc)
 
 
+def test_only_public_names_are_listed() -> None:
+    import tensorc.errors
+
+    assert set(dir(tensorc)) == {*tensorc._MODULE_OF, "__version__"}
+
+
+def test_a_type_checker_knows_which_names_exist(tmp_path: Path) -> None:
+    """As a user's checker sees the package: what exists is typed, what does not is reported."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import tensorc as tc\n"
+        "reveal_type(tc.Target.parse)\n"
+        "tc.no_such_name\n"
+        "from tensorc import nor_this\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", str(program)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=Path(tensorc.__file__).parents[1]
+    )
+    revealed, unknown, neither, _ = done.stdout.splitlines()
+    assert "tensorc.target.Target" in revealed
+    assert 'Module has no attribute "no_such_name"' in unknown
+    assert 'Module "tensorc" has no attribute "nor_this"' in neither
+
+
 def test_unknown_name() -> None:
     assert not hasattr(tensorc, "no_such_name")
     assert run("try: from tensorc import nothing\nexcept ImportError: print('refused')") == (
