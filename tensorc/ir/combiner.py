@@ -83,6 +83,19 @@ def _logsumexp(a: Values, b: Values) -> Values:
     return top, Binary("add", scaled(a), scaled(b))
 
 
+def neutral(op: str, dtypes: tuple[DType, ...]) -> Values | None:
+    """Operands whose combination leaves every value as it is, bit for bit; None if there are none.
+
+    The identity of a sum of floats turns -0.0 into 0.0, and that of "welford" an infinite mean into
+    NaN.
+    """
+    if op == "welford":
+        return None
+    if op == "sum" and dtypes[0].is_float:
+        return (Const(-0.0, dtypes[0]),)
+    return COMBINERS[op].identity(dtypes)
+
+
 def _least_and_far(dtypes: tuple[DType, ...]) -> Values:
     return Const(dtypes[0].min, dtypes[0]), Const(dtypes[1].max, dtypes[1])
 

@@ -1,5 +1,8 @@
 """Added iterations wrote, or read, what is not theirs."""
 
+import numpy as np
+
+from tests.faults.running import outputs
 from tests.schedule.checking import check, refused, schedule
 
 
@@ -98,3 +101,47 @@ def f(A: Buffer["i32", 16], B: Buffer["i32", 10, "out"]):
     )
     s.pad("j", 4)
     check(s)
+
+
+def test_a_result_that_no_iteration_touches() -> None:
+    s = schedule(
+        """
+def f(C: Buffer["i32", "out"]):
+    for i in range(1):
+        if i >= 2:
+            C[()] += 1
+"""
+    )
+    with refused(s, "RGN001"):
+        s.pad("i", 4)
+
+
+def test_a_zero_keeps_its_sign() -> None:
+    s = schedule(
+        """
+def f(A: Buffer["f32", 3], D: Buffer["f32", "out"]):
+    C = alloc("f32")
+    C[()] = -0.0
+    for i in range(3):
+        C[()] += A[i]
+    D[()] = 1.0 / C[()]
+"""
+    )
+    s.pad("i", 4)
+    assert outputs(s, A=np.full(3, -0.0, np.float32))["D"] == -np.inf
+
+
+def test_an_infinite_mean_stays() -> None:
+    s = schedule(
+        """
+def f(A: Buffer["f32", 1], M: Buffer["f32", "out"], S: Buffer["f32", "out"],
+      N: Buffer["f32", "out"]):
+    M[()] = 0.0
+    S[()] = 0.0
+    N[()] = 0.0
+    for i in range(1):
+        reduce("welford", (M[()], S[()], N[()]), (A[i], 0.0, 1.0))
+"""
+    )
+    s.pad("i", 4)
+    assert outputs(s, A=np.full(1, np.inf, np.float32))["M"] == np.inf

@@ -196,6 +196,8 @@ PLANTS = (
     Plant("pad: an added iteration reads", f"{STEPS}.pad:Pad._elements",
           "if early is not None and not self._added(state, early, depth).is_empty():",
           "if early is None and depth < 0:"),
+    Plant("pad: an added iteration reduces into anything", f"{STEPS}.pad:Pad._results",
+          "if not reached:", "if reached is None:"),
     Plant("pad: an added iteration overwrites", f"{STEPS}.pad:Pad._reused",
           "return not elements", "return elements is None and not elements"),
     Plant("pad: loops inside follow", f"{STEPS}.pad:Pad._statement",

@@ -9,16 +9,16 @@ from typing import ClassVar
 import islpy as isl
 
 from tensorc.analysis import region
-from tensorc.analysis.affine import TooComplexError
+from tensorc.analysis.affine import TooComplexError, model, operation_limit
 from tensorc.analysis.effects import Statement, statements
 from tensorc.analysis.legality import too_complex
 from tensorc.analysis.region import Touch
-from tensorc.analysis.violation import Mark, Violation, malformed
+from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
 from tensorc.errors import Kind
 from tensorc.ir.arith import add, ceildiv, choose, constant, index, less, maximum, mul
-from tensorc.ir.combiner import COMBINERS
+from tensorc.ir.combiner import neutral
 from tensorc.ir.linear import linear
-from tensorc.ir.nodes import Const, Expr, For, Func, Load, Reduce, Stmt, Store, Var
+from tensorc.ir.nodes import Const, Expr, For, Func, If, Load, Reduce, Stmt, Store, Var
 from tensorc.ir.walk import (
     at,
     nodes,
@@ -38,8 +38,9 @@ LARGEST_MULTIPLE = 1 << 31
 class Pad(Step):
     """Round the number of iterations of a loop up to a multiple.
 
-    An added iteration of a reduction loop reduces the identity; one of another loop writes a zero,
-    or what it computes without reading, into a temporary, which grows.
+    An added iteration of a reduction reduces what leaves its result as it is (or nothing, for
+    "welford", which has no such operand); another one writes a zero, or what it computes without
+    reading, into a temporary, which grows.
 
     rewrite:
         T = alloc("f32", 10)
@@ -57,7 +58,8 @@ class Pad(Step):
         of constant size (RGN004, STR004) at an index `loop + constant` in one dimension (STR007)
         no loop inside has bounds that read it (STR006)
         an added iteration reads no element that it has not written (RGN001), and stores none that
-        the program uses (RGN002)
+        the program uses (RGN002); its reduction is into an element that an old iteration reduces
+        into (RGN001; UNS001 when a guard on the loop is not affine)
     """
 
     primitive: ClassVar[str] = "pad"
@@ -92,7 +94,33 @@ class Pad(Step):
             broken += [v for s in _inside(state.func, self.loop) for v in self._statement(state, s)]
         yield from broken
         if not broken:
+            yield from self._results(state)
             yield from self._elements(state)
+
+    def _results(self, state: State) -> Iterator[Violation]:
+        """RGN001: an added iteration reduces only into elements that an old one reduces into."""
+        after = self.apply(state).func
+        for old, new in zip(_inside(state.func, self.loop), _inside(after, self.loop), strict=True):
+            if not isinstance(old.node, Reduce) or self._indexes(old):
+                continue
+            place = old.loop_names.index(self.loop)
+            message = f"cannot pad `{self.loop}`: an added iteration would reduce into an element"
+            reason = f"{message} of `{old.name}` that the loop does not touch so far"
+            try:
+                with operation_limit():
+                    known, padded = (
+                        model(func).domain(stmt).set.project_out(isl.dim_type.set, place, 1)
+                        for func, stmt in ((state.func, old), (after, new))
+                    )
+                    reached = known.is_equal(padded)
+            except TooComplexError:
+                yield too_complex(Mark(old.path))
+                return
+            guarded = any(self.loop in variables(c) for c in old.conditions)
+            if not reached:
+                yield Violation("RGN001", Kind.ILLEGAL, reason, (Mark(old.path),))
+            elif guarded and not model(state.func).domain(old).exact:
+                yield unsupported("UNS001", f"{reason}, as far as can be told", old.path)
 
     def _statement(self, state: State, stmt: Statement) -> Iterator[Violation]:
         for inner in stmt.loops[stmt.loop_names.index(self.loop) + 1 :]:
@@ -194,14 +222,16 @@ class Pad(Step):
         return found
 
     def _guarded(self, leaf: Store | Reduce, end: Expr) -> Stmt:
-        """The statement with the identity, or zero, in the added iterations."""
+        """The statement as it also runs in the added iterations."""
         inside = less(Var(self.loop), end)
         if isinstance(leaf, Store):
             if not any(True for _ in nodes(leaf.value, Load)):
                 return leaf
             return replace(leaf, value=choose(inside, leaf.value, Const(0, leaf.buffer.dtype)))
-        identity = COMBINERS[leaf.op].identity(tuple(b.dtype for b in leaf.buffers))
-        values = zip(leaf.values, identity, strict=True)
+        operands = neutral(leaf.op, tuple(b.dtype for b in leaf.buffers))
+        if operands is None:
+            return If(inside, leaf)
+        values = zip(leaf.values, operands, strict=True)
         return replace(leaf, values=tuple(choose(inside, v, i) for v, i in values))
 
 
