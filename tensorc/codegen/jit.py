@@ -19,10 +19,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import os
 import re
 import sys
-import threading
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from types import MappingProxyType
@@ -31,6 +29,7 @@ from typing import Any, Literal, get_args
 from llvmlite import binding
 
 from tensorc.codegen.elf import symbols_of
+from tensorc.codegen.locks import ForkLock
 from tensorc.errors import ArgumentError, CompileError, TargetError
 from tensorc.target import Target
 
@@ -49,20 +48,8 @@ class LLVMError(CompileError):
         super().__init__(where + reason + (f"\n{excerpt}" if excerpt else ""))
 
 
-class _Locks:
-    """Two look-ups of one symbol at once would drop one of the answers, and unload the code."""
-
-    def __init__(self) -> None:
-        self.renew()
-
-    def renew(self) -> None:
-        self.looking = threading.Lock()
-
-
-_locks = _Locks()
-if hasattr(os, "register_at_fork"):
-    # The thread that held the lock does not exist in the child.
-    os.register_at_fork(after_in_child=_locks.renew)
+# Two look-ups of one symbol at once would drop one of the answers, and unload the code.
+_looking = ForkLock()
 
 
 class LoadedObject:
@@ -104,7 +91,7 @@ class LoadedObject:
         """
         # Without the lock first: a fork in one thread must not find another in it at every call.
         if symbol not in self._found:
-            with _locks.looking:
+            with _looking:
                 if symbol not in self._found:
                     self._found[symbol] = self._looked_up(symbol)
         address: int = self._found[symbol][symbol]

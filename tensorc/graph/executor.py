@@ -7,7 +7,6 @@ of the caller's arrays. Runs of one network exclude each other, because they sha
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from tensorc.codegen.locks import ForkLock
 from tensorc.errors import InterpreterError
 from tensorc.graph.backend import Backend, declared_shape
 from tensorc.graph.evaluate import empty
@@ -164,7 +164,7 @@ class Executor:
         self._packed: dict[tuple[Value, int, str], Slot] = {}
         self._bound = [self._bind(call, tasks[call.task]) for call in partition.calls]
         self._drop_unused()
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def _places(self) -> dict[Value, Slot]:
         slots = {value: Slot(array) for value, array in self.graph.constants.items()}

@@ -6,7 +6,6 @@ import ctypes
 import dataclasses
 import math
 import os
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +21,7 @@ from tensorc.codegen.jit import (
     load_object,
 )
 from tensorc.codegen.llvm import emit
+from tensorc.codegen.locks import ForkLock
 from tensorc.codegen.pipeline import Lowered, Options, lower
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, TensorcError
@@ -136,7 +136,7 @@ class Module:
         }
         self._code = compiled(func, target, options)
         self._loaded: LoadedObject | None = None
-        self._loading = threading.Lock()
+        self._loading = ForkLock()
         self._entry = make_entry(self.signature, self._code.parallel)
         self._call: Call = self._first_call
 

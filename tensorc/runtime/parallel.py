@@ -31,6 +31,7 @@ from collections.abc import Callable
 from tensorc import config
 from tensorc.codegen.hook import HOOK
 from tensorc.codegen.jit import CompiledModule, compile_module
+from tensorc.codegen.locks import ForkLock
 from tensorc.errors import ArgumentError, LimitError
 from tensorc.runtime.pool_text import pool_text, system_symbols
 from tensorc.target import Target
@@ -62,7 +63,7 @@ class _Pool:
 
     def forget(self) -> None:
         """The state of a new process, and of a forked child, which has none of the threads."""
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._threads: list[threading.Thread] = []
         self._declared = threading.local()
         self._finished = False
@@ -166,7 +167,7 @@ def stop() -> None:
 
 
 _pools: list[_Pool] = []
-_making = threading.Lock()
+_making = ForkLock()
 
 
 def _pool() -> _Pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import weakref
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 
 from tensorc.graph import kernels
 from tensorc.graph.compile import compile
+from tests.codegen.test_jit_fork import child_can, held_by_a_thread
 
 
 def test_code_lives_as_long_as_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,3 +41,14 @@ def test_code_lives_as_long_as_the_network(monkeypatch: pytest.MonkeyPatch) -> N
     del network
     gc.collect()
     assert [ref for ref in alive if ref() is not None] == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.timeout(60)
+def test_a_fork_while_another_thread_runs_the_network() -> None:
+    x = np.ones((2, 3), np.float32)
+    network = compile(nn.ReLU().eval(), (torch.ones(2, 3),))
+    with held_by_a_thread(network._executor._lock):
+        assert child_can(lambda: np.testing.assert_array_equal(network(x), x))
+    np.testing.assert_array_equal(network(x), x)
