@@ -83,6 +83,15 @@ class CompiledNetwork:
         self.graph, self.partition = executor.graph, partition
         self._imported, self._executor = imported, executor
 
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, v)) for v in (self.graph.inputs, self.graph.outputs))
+        flops = sum(task.count * task.flops for task in self.tasks)
+        return (
+            f"<CompiledNetwork ({inputs}) -> ({outputs}): {len(self.tasks)} tasks,"
+            f" {len(self.partition.calls)} calls, {flops} FLOP,"
+            f" {self.arena_bytes} bytes for intermediate values>"
+        )
+
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the network.
 

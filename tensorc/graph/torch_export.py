@@ -7,10 +7,15 @@ again, torch's `run_decompositions` takes it apart first.
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
 import operator
 import os
+import sys
+import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,6 +124,13 @@ def load(
         ArgumentError: the source is none of these, or a module comes without example inputs.
         UnsupportedNetworkError: the network uses what we do not support; all of it is listed.
     """
+    with warnings.catch_warnings():
+        # Torch's export and its decompositions use what torch deprecates.
+        warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
+        return _loaded(source, example_inputs, example_keywords)
+
+
+def _loaded(source: Any, example_inputs: Sequence[Any] | None, example_keywords: Any) -> Imported:
     import torch
 
     if isinstance(source, str | os.PathLike):
@@ -171,12 +183,36 @@ def _exported(module: Any, inputs: Sequence[Any] | None, keywords: Any) -> Any:
     if module.training:
         raise ArgumentError("network", "the module is in training mode: call module.eval() first")
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _without_dump(GuardOnDataDependentSymNode):
             return torch.export.export(module, tuple(inputs or ()), keywords)
     except (torch._dynamo.exc.TorchDynamoException, GuardOnDataDependentSymNode) as error:
         what = "control flow that depends on data"
         problem = Unsupported(what, _first_line(error), ((type(module).__name__, 1),))
         raise UnsupportedNetworkError(type(module).__name__, [problem]) from error
+
+
+@contextlib.contextmanager
+def _without_dump(refused: type[Exception]) -> Iterator[None]:
+    """Torch prints the graph so far when it gives up with this error, which we report in its place.
+
+    What else goes to stderr meanwhile comes a little later.
+    """
+    held = io.StringIO()
+    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    logger.addFilter(_is_news)
+    try:
+        with contextlib.redirect_stderr(held):
+            yield
+    except refused:
+        held.truncate(0)
+        raise
+    finally:
+        logger.removeFilter(_is_news)
+        sys.stderr.write(held.getvalue())
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not record.msg.startswith("Unable to find user code")
 
 
 def _needs_decomposition(program: Any) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
+import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -550,3 +552,45 @@ def test_nan_and_infinity_pass_through():
     network = compile(Special().eval(), (x,))
     for ours, theirs in zip(network(x), Special()(x), strict=True):
         torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=1e-5, atol=1e-6)
+
+
+def test_a_network_tells_what_it_is():
+    module, x = made("perceptron")
+    network = compile(module, (x,), backend=interpreted)
+    flops = sum(task.count * task.flops for task in network.tasks)
+    ((given, got),) = zip(network.graph.inputs, network.graph.outputs, strict=True)
+    assert repr(network) == (
+        f"<CompiledNetwork ({given}) -> ({got}): 4 tasks, {len(network.partition.calls)} calls,"
+        f" {flops} FLOP, {network.arena_bytes} bytes for intermediate values>"
+    )
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+class Chosen(nn.Module):
+    """Its shape depends on data, so that torch has to decompose it: with what it deprecates."""
+
+    def forward(self, x):
+        return x[x > 0]
+
+
+class Talking(nn.Module):
+    def forward(self, x):
+        print("a module's own words", file=sys.stderr)
+        return x + 1
+
+
+def test_torch_is_quiet(capfd):
+    x = torch.ones(2, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for module in (Branch(), Chosen()):
+            with pytest.raises(UnsupportedNetworkError, match="depends on data"):
+                compile(module.eval(), (x,))
+        assert "def forward" not in capfd.readouterr().err
+        compile(Talking().eval(), (x,), backend=interpreted)
+    told = capfd.readouterr()
+    assert "a module's own words" in told.err

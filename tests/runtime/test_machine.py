@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tensorc.runtime import machine
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Short streams: the figures are not looked at."""
     monkeypatch.setattr(machine, "MEMORY", 480_000)
     machine.bandwidth.cache_clear()
