@@ -21,21 +21,18 @@ def smallest_point(relation: isl.Map) -> tuple[list[int], list[int], list[int]]:
     parameters = relation.dim(isl.dim_type.param)
     inputs = relation.dim(isl.dim_type.in_)
     open_map = relation.move_dims(isl.dim_type.in_, 0, isl.dim_type.param, 0, parameters)
-    points = open_map.wrap().flatten().coalesce()
-    # Part by part: the minimum of a union is where isl has failed ("affine expression involves
-    # some of the domain dimensions", isl_domain_factor_templ.c).
-    values = min(_smallest(part) for part in points.get_basic_sets())
+    points, values = open_map.wrap().flatten(), []
+    # One dimension after the other: isl's lexmin of such a set has failed ("affine expression
+    # involves some of the domain dimensions", isl_domain_factor_templ.c).
+    for n in range(points.dim(isl.dim_type.set)):
+        least = points.dim_min_val(n)
+        points = points.fix_val(isl.dim_type.set, n, least)
+        values.append(least.get_num_si())
     return (
         values[:parameters],
         values[parameters : parameters + inputs],
         values[parameters + inputs :],
     )
-
-
-def _smallest(part: isl.BasicSet) -> list[int]:
-    point = part.lexmin().sample_point()
-    count = part.dim(isl.dim_type.set)
-    return [point.get_coordinate_val(isl.dim_type.set, n).get_num_si() for n in range(count)]
 
 
 def vector_text(vector: tuple[tuple[str, int], ...]) -> str:

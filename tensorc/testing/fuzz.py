@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tensorc.errors import Kind
+from tensorc.ir.arith import constant, sub
 from tensorc.ir.interp import Result, run
-from tensorc.ir.nodes import Func
+from tensorc.ir.nodes import Alloc, For, Func, If, Seq, Stmt
 from tensorc.ir.verify import verify
 from tensorc.schedule.state import State
 from tensorc.schedule.step import Step, explain, questions
@@ -125,6 +126,7 @@ class Totals:
                 c["affine unsupported"], c["affine refused"]
             ),
             "malformed": c["malformed"],
+            "too large to run": c["too large"],
             "compiled": c["compiled"],
             "accepted by primitive": dict(sorted(self.accepted.items())),
             "refused by code": dict(sorted(self.refused.items())),
@@ -190,13 +192,20 @@ def _schedule(
         if step is None:
             totals.counts["empty"] += 1
             continue
-        totals.counts["drawn"] += 1
         pair.steps.append(step)
         asked = questions()
         violation = explain(step, state)
-        totals.counts["deep"] += questions() > asked
-        if violation is None:
-            state = _accepted(source, pair, step, state, options, totals)
+        deep = questions() > asked
+        after = step.apply(state) if violation is None else None
+        if after is not None and work(after.func) > MOST_WORK:
+            totals.counts["too large"] += 1
+            pair.steps.pop()
+            continue
+        totals.counts["drawn"] += 1
+        totals.counts["deep"] += deep
+        if after is not None:
+            _accepted(source, pair, step, state, after, options, totals)
+            state = after
             continue
         _refused(source, step, state, violation, options, totals, affine=affine)
         pair.steps.pop()
@@ -209,10 +218,32 @@ def _schedule(
         check_machine(state, pair.func, pair.references)
 
 
+def work(func: Func) -> int:
+    """About how many statements a run performs, where what is not known runs 8 times."""
+
+    def count(stmt: Stmt) -> int:
+        match stmt:
+            case Seq(body=parts):
+                return sum(map(count, parts))
+            case For(begin=begin, end=end, body=body):
+                extent = constant(sub(end, begin))
+                return max(8 if extent is None else extent, 0) * count(body)
+            case If(body=body) | Alloc(body=body):
+                return count(body)
+        return 1
+
+    return count(func.body)
+
+
 def _accepted(
-    source: Source, pair: Pair, step: Step, state: State, options: FuzzOptions, totals: Totals
-) -> State:
-    after = step.apply(state)
+    source: Source,
+    pair: Pair,
+    step: Step,
+    state: State,
+    after: State,
+    options: FuzzOptions,
+    totals: Totals,
+) -> None:
     totals.counts["accepted"] += 1
     totals.accepted[step.primitive] += 1
     check_form(after)
@@ -220,7 +251,6 @@ def _accepted(
         check_meaning(after, pair.references, source.integer(0, 99))
     if source.chance(options.order):
         check_order(step, state, after, pair.references[0][0])
-    return after
 
 
 def _replay(pair: Pair, state: State) -> None:
@@ -337,6 +367,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(json.dumps(totals.summary(), indent=None if given.json else 2))
     return 1 if totals.summary()["faults"] else 0
 
+
+MOST_WORK = 100_000
+"""A step whose program performs more statements than this is not taken."""
 
 SAVED, SHOWN = 100, 20
 """After how many pairs the log is written, and progress shown."""
