@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -51,6 +52,31 @@ _MSVC_FLOATS = "$_fltused = comdat any\n@_fltused = weak_odr global i32 0, comda
 _SECTION, _MACHO_SECTION = ".tensorc", "__TEXT,__tensorc"
 
 
+def checked_path(path: object) -> Path:
+    """The path of a file that can be made, of a kind that we can write, with its header beside it.
+
+    Raises:
+        ArgumentError: it is no path, or its folder is missing, or a folder itself.
+    """
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise ArgumentError("path", f"expected a path as a string or a Path, got {path!r:.80}")
+    made = Path(path)
+    kind_of(made)
+    for place in (made, made.with_suffix(".h")):
+        try:
+            status = os.lstat(place)
+        except FileNotFoundError:
+            if not place.parent.is_dir():
+                raise ArgumentError("path", f"there is no folder {str(place.parent)!r}") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ArgumentError("path", f"{path!r:.80} names no file: {reason}") from None
+        else:
+            if stat.S_ISDIR(status.st_mode):
+                raise ArgumentError("path", f"{str(place)!r} is a folder")
+    return made
+
+
 def kind_of(path: Path) -> str:
     """What a file of this name is to hold.
 
@@ -82,7 +108,7 @@ def write(
         if kind == STATIC:
             bsd = binding.get_object_format(target.triple) == "MachO"
             symbols = [("_" if bsd else "") + name for name in _defined(kernel, signature, names)]
-            code = archive(f"{path.stem}.o", code, symbols, bsd=bsd)
+            code = archive(f"{names.function}.o", code, symbols, bsd=bsd)
         if kind == SHARED:
             _link(path, code, target)
         else:

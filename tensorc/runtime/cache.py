@@ -22,6 +22,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import struct
 import tempfile
 import time
@@ -133,7 +134,7 @@ class CompileCache:
         encoded = key.encoded()
         path = self._file_of(encoded)
         try:
-            payload = _payload(path.read_bytes(), encoded)
+            payload = _payload(_read(path), encoded)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -220,6 +221,18 @@ class CompileCache:
                 file.path.unlink()
             total -= file.size
         self._total = total
+
+
+def _read(path: Path) -> bytes:
+    # Opening a pipe would wait for a writer, and a device need not end.
+    with open(path, "rb", opener=_opened_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise _DamagedError("it is no regular file")
+        return file.read()
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _entry(key: bytes, payload: bytes) -> bytes:

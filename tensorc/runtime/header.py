@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tensorc import __version__
 from tensorc.codegen.cname import c_name
+from tensorc.codegen.hook import HOOK
 from tensorc.dtype import DType
 from tensorc.ir.nodes import Buffer, Param, Var
 from tensorc.runtime.abi import Signature, shape_text, symbols, writes
@@ -74,13 +75,22 @@ class Names:
         return cls(function, tuple(made[:count]), sizes, sizes if needs else ())
 
 
-def header(signature: Signature, names: Names, target: Target, failures: Sequence[str] = ()) -> str:
-    """The text of the header; `failures` says what the results 1, 2, ... mean."""
-    return "".join(f"{line}\n" for line in _lines(signature, names, target, failures))
+def header(
+    signature: Signature,
+    names: Names,
+    target: Target,
+    failures: Sequence[str] = (),
+    *,
+    parallel: bool = False,
+) -> str:
+    """The text of the header; `failures` says what the results 1, 2, ... mean, `parallel` whether
+    the kernel calls the hook of parallel loops."""
+    lines = _lines(signature, names, target, failures, parallel)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _lines(
-    signature: Signature, names: Names, target: Target, failures: Sequence[str]
+    signature: Signature, names: Names, target: Target, failures: Sequence[str], parallel: bool
 ) -> Iterator[str]:
     guard = f"TENSORC_{names.function.upper()}_H"
     needed = " ".join(name for name in target.features if not name.startswith("-"))
@@ -113,6 +123,8 @@ def _lines(
         yield "/* The bytes of workspace for up to this many workers. */"
         arguments = [f"int64_t {name}" for name in names.workspace_sizes] + ["int32_t workers"]
         yield from _declared(f"size_t {names.workspace_bytes}", arguments)
+    if parallel:
+        yield from _hook(signature)
     yield ""
     yield "#ifdef __cplusplus"
     yield "}"
@@ -139,6 +151,28 @@ def _documentation(signature: Signature, names: Names, failures: Sequence[str]) 
     yield " * Returns 0, or the number of a failed check:" if failures else " * Returns 0."
     for number, failure in enumerate(failures, start=1):
         yield f" *   {number}: {_comment(failure)}"
+    yield " */"
+
+
+def _hook(signature: Signature) -> Iterator[str]:
+    """What a program that brings threads of its own has to define."""
+    bound = " and below the `workers` of the call" if signature.scratch else ""
+    yield ""
+    yield "/*"
+    yield from _wrapped(
+        "Its parallel loops call this function, here a serial loop that any other definition "
+        "replaces; define it to use threads of your own:"
+    )
+    yield " *"
+    yield f" * int32_t {HOOK}("
+    yield " *     int32_t (*fn)(void *ctx, int64_t i, int32_t worker), void *ctx, int64_t n);"
+    yield " *"
+    yield from _wrapped(
+        "It calls fn(ctx, i, worker) once for each i from 0 to n - 1, in any order. Calls at the "
+        f"same time have different workers, all at least 0{bound}. It returns 0 when all of these "
+        "did, else the result of the first i whose result is not 0; calls for a later i may then "
+        "be left out."
+    )
     yield " */"
 
 

@@ -33,33 +33,18 @@ from tensorc.runtime import aot, parallel
 from tensorc.runtime.abi import Signature, alignment_of, extents
 from tensorc.runtime.array import aligned_bytes, empty, numpy_dtype, of_storage, view
 from tensorc.runtime.code import compiled
-from tensorc.runtime.entry import Call, make_entry
+from tensorc.runtime.entry import Call, Refusal, make_entry
+from tensorc.runtime.failures import RuntimeCheckError, accesses_text, failure_text
 from tensorc.runtime.header import Names, header
 from tensorc.runtime.packing import Packed, packing
 from tensorc.runtime.profile import Profile, measured
 from tensorc.runtime.work import Values
 from tensorc.target import Target
 
+__all__ = ["Module", "RuntimeCheckError", "build"]
+
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
-
-
-class RuntimeCheckError(TensorcError):
-    """A check of a kernel that was built with checks=True failed; outputs are partly written.
-
-    `statement` is the statement's name (or that of a loop whose bounds are computed), `buffer` the
-    buffer that it was about to touch ("" for none), and `what` is wrong.
-    """
-
-    def __init__(self, function: str, statement: str, buffer: str, what: str):
-        self.function, self.statement = function, statement
-        self.buffer, self.what = buffer, what
-        super().__init__(f"{function}: {_failure_text(statement, buffer, what)}")
-
-
-def _failure_text(statement: str, buffer: str, what: str) -> str:
-    place = f"statement `{statement}`" + (f", buffer `{buffer}`" if buffer else "")
-    return f"{place}: {what}"
 
 
 class Scheduled(Protocol):
@@ -178,19 +163,21 @@ class Module:
         """Like `run`, for one output, which is in storage form: of bf16 the bits, as uint16.
 
         Raises:
-            ArgumentError: as `run`.
+            ArgumentError: as `run`; or there is not one output.
         """
-        given = [p for p in self.signature.params if p.mode != "out"]
-        sizes = self._sizes(dict(zip((param.name for param in given), inputs, strict=True)))
-        (output,) = (p.value for p in self.signature.params if p.mode == "out")
+        arguments = self._arguments(inputs)
+        outputs = [p.value for p in self.signature.params if p.mode == "out"]
+        if len(outputs) != 1:
+            names = ", ".join(output.name for output in outputs) or "none"
+            raise ArgumentError("outputs", f"`fill` makes one, {self.signature.name} has: {names}")
+        (output,) = outputs
         assert isinstance(output, Buffer)
-        shape, element = extents(output, sizes), STORAGE[output.dtype]
+        shape, element = _shape(output, self._sizes(arguments)), STORAGE[output.dtype]
         size = math.prod(shape) * element.itemsize
         made = aligned_bytes(size, max(alignment_of(output), ALIGNMENT))
         bits: Array = made.view(element).reshape(shape)
-        waiting = iter(inputs)
-        view = of_storage(bits, output.dtype)
-        self(*(view if p.mode == "out" else next(waiting) for p in self.signature.params))
+        arguments[output.name] = of_storage(bits, output.dtype)
+        self(*(arguments[param.name] for param in self.signature.params))
         return bits
 
     def _bound(self, function: Callable[..., int]) -> Call:
@@ -206,30 +193,37 @@ class Module:
         Raises:
             ArgumentError: as a call; or an output has a size that no input tells.
         """
-        signature = self.signature
-        given = [p for p in signature.params if p.mode != "out"]
-        if len(inputs) != len(given):
-            names = ", ".join(param.name for param in given)
-            missing = given[len(inputs)].name if len(inputs) < len(given) else f"#{len(given) + 1}"
-            reason = f"{signature.name} takes {len(given)} inputs ({names}), got {len(inputs)}"
-            raise ArgumentError(missing, reason)
-        arguments = dict(zip((param.name for param in given), inputs, strict=True))
+        arguments = self._arguments(inputs)
         sizes = self._sizes(arguments)
-        made = [
-            _output(param.value, sizes)
-            for param in signature.params
+        made = {
+            param.name: _output(param.value, sizes)
+            for param in self.signature.params
             if param.mode == "out" and isinstance(param.value, Buffer)
-        ]
-        outputs = iter(made)
-        self(*(next(outputs) if p.mode == "out" else arguments[p.name] for p in signature.params))
-        return made[0] if len(made) == 1 else tuple(made) or None
+        }
+        arguments |= made
+        self(*(arguments[param.name] for param in self.signature.params))
+        outputs = tuple(made.values())
+        return outputs[0] if len(outputs) == 1 else outputs or None
+
+    def _arguments(self, inputs: Sequence[object]) -> dict[str, object]:
+        """The inputs by name, once there are as many as parameters that are not "out"."""
+        signature = self.signature
+        names = [param.name for param in signature.params if param.mode != "out"]
+        if len(inputs) != len(names):
+            missing = names[len(inputs)] if len(inputs) < len(names) else f"#{len(names) + 1}"
+            needed = f"{len(names)} inputs ({', '.join(names)})"
+            raise ArgumentError(missing, f"{signature.name} takes {needed}, got {len(inputs)}")
+        return dict(zip(names, inputs, strict=True))
 
     def _sizes(self, inputs: dict[str, object]) -> dict[str, int]:
         """The sizes that the shapes of the inputs tell; the entry check finds contradictions."""
         sizes: dict[str, int] = {}
-        for _, buffer in self.signature.buffers:
+        for position, buffer in self.signature.buffers:
             if buffer.name in inputs and any(isinstance(e, Var) for e in buffer.shape):
                 shape = view(inputs[buffer.name], buffer.name).shape
+                # One that is packed comes in another rank.
+                if len(shape) != len(buffer.shape) and buffer.name not in self._packed:
+                    Refusal(self.signature).rank(position, shape)
                 for extent, got in zip(buffer.shape, shape, strict=False):
                     if isinstance(extent, Var):
                         sizes.setdefault(extent.name, got)
@@ -238,7 +232,8 @@ class Module:
     def _failure(self, code: int) -> TensorcError:
         checks = self._code.checks
         check = checks[code - 1] if 0 < code <= len(checks) else Check("?", "?", f"result {code}")
-        return RuntimeCheckError(self.func.name, *check)
+        accesses = accesses_text(self.func, check.statement, check.buffer)
+        return RuntimeCheckError(self.func.name, *check, accesses)
 
     @property
     def signature(self) -> Signature:
@@ -294,8 +289,8 @@ class Module:
         return lower(self.func, self.target, self._options)
 
     def _header(self, names: Names) -> str:
-        failures = [_failure_text(*check) for check in self._code.checks]
-        return header(self.signature, names, self.target, failures)
+        failures = [failure_text(*check) for check in self._code.checks]
+        return header(self.signature, names, self.target, failures, parallel=self._code.parallel)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A module travels as its program; the other process takes its code from the cache."""
@@ -348,13 +343,17 @@ class Module:
         alone. The function is called as the kernel, behind `prefix`, as far as C allows.
 
         Raises:
-            ArgumentError: the suffix is unknown.
+            ArgumentError: `path` names no file in a folder that exists, or its suffix is unknown;
+                nothing is written.
             CompileError: a shared library cannot be linked on this machine.
             OSError: a file cannot be written.
         """
+        place = aot.checked_path(path)
+        if not isinstance(prefix, str):
+            raise ArgumentError("prefix", f"expected a string, got {prefix!r:.80}")
         names = Names.of(self.signature, prefix)
         kernel = emit(self._lowered())
-        return aot.write(Path(path), self._header(names), kernel, self.signature, names)
+        return aot.write(place, self._header(names), kernel, self.signature, names)
 
 
 def _packer(func: Func, target: Target) -> Callable[[object], Any]:
@@ -364,7 +363,8 @@ def _packer(func: Func, target: Target) -> Callable[[object], Any]:
     return lambda array: of_storage(module.fill(array), dtype)
 
 
-def _output(buffer: Buffer, sizes: dict[str, int]) -> Array:
+def _shape(buffer: Buffer, sizes: dict[str, int]) -> tuple[int, ...]:
+    """The extents of an output that is to be made."""
     try:
         shape = extents(buffer, sizes)
     except KeyError as missing:
@@ -372,6 +372,11 @@ def _output(buffer: Buffer, sizes: dict[str, int]) -> Array:
         raise ArgumentError(buffer.name, reason) from None
     if any(extent < 0 for extent in shape):
         raise ArgumentError(buffer.name, f"its shape would be {shape}")
+    return shape
+
+
+def _output(buffer: Buffer, sizes: dict[str, int]) -> Array:
+    shape = _shape(buffer, sizes)
     made = empty(shape, buffer.dtype, max(alignment_of(buffer), ALIGNMENT), buffer.name)
     if buffer.strides is not None:
         raise ArgumentError(buffer.name, "it has declared strides: call the module with an output")

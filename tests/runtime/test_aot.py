@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import struct
 import subprocess
@@ -308,11 +309,42 @@ def test_without_a_c_compiler_a_shared_library_is_refused(tmp_path, monkeypatch)
     assert build(programs.IN_PLACE).save(tmp_path / "x.o")[0].exists()
 
 
-def test_a_linker_that_fails_is_quoted(tmp_path):
-    if CC is None:
-        pytest.skip("no C compiler (cc, gcc or clang) on this machine")
-    with pytest.raises(CompileError, match="could not link"):
-        build(programs.IN_PLACE).save(tmp_path / "no" / "folder" / "x.so")
+@pytest.mark.skipif(os.name != "posix", reason="the linker is a shell script")
+def test_a_linker_that_fails_is_quoted(tmp_path, monkeypatch):
+    linker = tmp_path / "cc"
+    linker.write_text("#!/bin/sh\necho disk on fire >&2\nexit 1\n")
+    linker.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(CompileError, match=r"could not link x\.so: disk on fire"):
+        build(programs.IN_PLACE).save(tmp_path / "x.so")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [None, 5, b"x.o", "", "a\0b.o", "no/folder/x.so", "x" * 300 + ".o", "file/x.a", "d.o", "e.a"],
+)
+def test_a_path_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "d.o").mkdir()
+    (tmp_path / "e.h").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ArgumentError) as caught:
+        build(programs.IN_PLACE).save(path)
+    assert caught.value.argument == "path"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_prefix_that_is_no_text_is_refused(tmp_path):
+    with pytest.raises(ArgumentError, match="`prefix`: expected a string, got 5"):
+        build(programs.IN_PLACE).save(tmp_path / "x.o", prefix=5)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".o", ".a", ".h"])
+def test_any_file_name_will_do(tmp_path, suffix):
+    for path in build(programs.IN_PLACE).save(tmp_path / f"größer als vierzehn{suffix}"):
+        assert path.stat().st_size > 0
 
 
 def test_a_prefix_and_the_header_alone(tmp_path):

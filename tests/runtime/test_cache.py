@@ -127,6 +127,23 @@ def test_foreign_bytes(small: CompileCache, data: bytes) -> None:
     damaged(small, entry_file(small).read_bytes() + data + b".")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("device", ["pipe", "/dev/zero"])
+def test_no_regular_file(small: CompileCache, device: str) -> None:
+    file = entry_file(small)
+    file.unlink()
+    if device == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to(device)
+    with pytest.warns(CacheWarning, match="it is no regular file"):
+        assert small.get(KEY) is None
+    with no_warning():
+        small.put(KEY, b"code")
+        assert small.get(KEY) == b"code"
+
+
 def test_another_programs_entry_under_this_name(
     small: CompileCache, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

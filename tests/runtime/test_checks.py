@@ -64,3 +64,33 @@ def test_the_header_of_a_checked_kernel_lists_the_failures():
     header = build(parse(SHIFTED.format(by=1)), checks=True).source("header")
     assert "Returns 0, or the number of a failed check:" in header
     assert "statement `C`, buffer `A`: an index is out of bounds" in header
+
+
+LOOKUP = """
+def lookup(L: Buffer["i32", M], A: Buffer["f32", N, 4], C: Buffer["f32", M, "out"]):
+    for i in range(M):
+        C[i] = A[index(L[i]), 1] + A[index(L[i]) + 1, 2]
+        for k in range(2):
+            D: C[i + k] += 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "statement", "text"),
+    [
+        (
+            [7],
+            "C",
+            "an index is out of bounds (A[index(L[i]), 1], A[index(L[i]) + 1, 2]; "
+            "A has the shape (N, 4))",
+        ),
+        ([0], "D", "an index is out of bounds (C[i + k]; C has the shape (M))"),
+    ],
+)
+def test_the_message_names_the_accesses(rows, statement, text):
+    with pytest.raises(RuntimeCheckError) as caught:
+        build(parse(LOOKUP), checks=True).run(np.array(rows, np.int32), np.ones((3, 4), np.float32))
+    assert caught.value.statement == statement
+    assert str(caught.value).endswith(text)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.accesses, str(again)) == (caught.value.accesses, str(caught.value))

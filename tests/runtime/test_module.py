@@ -413,3 +413,45 @@ def test_a_failed_check_is_data():
         "f", "C", "A", "index 7 is not below 4",
     )  # fmt: skip
     assert str(again) == "f: statement `C`, buffer `A`: index 7 is not below 4"
+
+
+# Inputs of `run` and `fill` ---------------------------------------------------------------------
+
+SCALED = parse("""
+def scaled(A: Buffer["f32", H, W], factor: f32, B: Buffer["f32", W, "out"]):
+    for j in range(W):
+        B[j] = A[0, j] * factor
+""")
+
+
+@pytest.mark.parametrize("method", ["run", "fill"])
+def test_inputs_that_do_not_fit_are_refused(method):
+    made = getattr(build(SCALED), method)
+    a = random(2, 3)
+    np.testing.assert_allclose(made(a, 0.5), a[0] * 0.5)
+    for inputs, name, reason in (
+        ((), "A", "scaled takes 2 inputs (A, factor), got 0"),
+        ((a,), "factor", "scaled takes 2 inputs (A, factor), got 1"),
+        ((a, 0.5, a), "#3", "scaled takes 2 inputs (A, factor), got 3"),
+        ((a[0], 0.5), "A", "its shape is (3,), of rank 1; needed (H, W), of rank 2"),
+        ((a[None], 0.5), "A", "its shape is (1, 2, 3), of rank 3; needed (H, W), of rank 2"),
+        (("text", 0.5), "A", "it is a builtins.str"),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            made(*inputs)
+        assert caught.value.argument == name
+        assert reason in caught.value.reason
+
+
+def test_fill_makes_one_output():
+    text = "def two(A: Buffer['f32', 2, 'out'], B: Buffer['f32', N, 'out']):\n"
+    text += "    for i in range(2):\n        A[i] = 1.0\n"
+    with pytest.raises(ArgumentError, match="`fill` makes one, two has: A, B"):
+        build(parse(text + "    for j in range(N):\n        B[j] = 1.0\n")).fill()
+    with pytest.raises(ArgumentError, match="`fill` makes one, none has: none"):
+        build(parse("def none(A: Buffer['f32', 2, 'inout']):\n    A[0] = 1.0\n")).fill(random(2))
+    unknown = (
+        "def unknown(B: Buffer['f32', N, 'out']):\n    for i in range(N):\n        B[i] = 1.0\n"
+    )
+    with pytest.raises(ArgumentError, match="its size N follows from no input"):
+        build(parse(unknown)).fill()
