@@ -126,7 +126,13 @@ def _processors() -> int:
 def _parse_directory(value: object) -> Path:
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
         raise ValueError("expected the path of a directory")
-    return Path(os.fsdecode(value)).expanduser().absolute()
+    text = os.fsdecode(value)
+    if "\0" in text:
+        raise ValueError("expected the path of a directory, which has no null character")
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as error:
+        raise ValueError(f"expected the path of a directory ({error})") from None
 
 
 def _user_cache() -> Path:

@@ -85,6 +85,9 @@ REFUSED = [
     ("num_threads", None),
     ("cache_dir", 3),
     ("cache_dir", ""),
+    ("cache_dir", "\0"),
+    ("cache_dir", b"a\0b"),
+    ("cache_dir", "~nobody-of-this-name/cache"),
     ("verify", 1),
     ("verify", "maybe"),
 ]

@@ -112,10 +112,11 @@ class Schedule:
         known = {s.name: s for s in statements(self.func)}
         if statement is None:
             return tuple(loops(self.func))
-        if statement not in known:
+        wanted: object = statement
+        if not isinstance(wanted, str) or wanted not in known:
             there = ", ".join(known) or "none"
-            raise ArgumentError("statement", f"there is no {statement!r}; legal here: {there}")
-        return known[statement].loop_names
+            raise ArgumentError("statement", f"there is no {wanted!r:.80}; legal here: {there}")
+        return known[wanted].loop_names
 
     def statements(self) -> tuple[str, ...]:
         """The names of the statements in text order."""
@@ -163,8 +164,8 @@ class Schedule:
 
     def undo(self, count: int = 1) -> None:
         """Take the last steps back. Raises ArgumentError when there are not so many."""
-        if count not in range(len(self._steps) + 1):
-            raise ArgumentError("count", f"got {count!r}; there are {len(self._steps)} steps")
+        if type(count) is not int or count not in range(len(self._steps) + 1):
+            raise ArgumentError("count", f"got {count!r:.80}; there are {len(self._steps)} steps")
         for _ in range(count):
             self._states.pop()
             self._steps.pop()
@@ -292,7 +293,11 @@ def _parts(value: Any) -> tuple[Any, ...]:
 
 def _traced(layout: Callable[..., object]) -> object:
     """What a function gives for the variables d0, d1, ..."""
-    count = len(inspect.signature(layout).parameters)
+    try:
+        count = len(inspect.signature(layout).parameters)
+    except (TypeError, ValueError):
+        reason = f"{layout!r:.80} does not tell how many indices it takes; write a lambda"
+        raise ArgumentError("layout", reason) from None
     return layout(*(Handle(Var(f"d{n}")) for n in range(count)))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tensorc.errors import ArgumentError
 from tensorc.schedule.facts import Facts
 from tensorc.schedule.step import Step
 
@@ -26,6 +27,7 @@ class Choice:
     `kind` and `subject` say what is decided ("tile", "C.i"); `default` is what the rule-based
     scheduler takes. All that follows depends on `key` and the value alone. `context` holds, for
     each option, a few small integers that a cost model may read (buckets of footprints, registers).
+    Raises ArgumentError for options that are no such tuple, and a default that is none of them.
     """
 
     kind: str
@@ -36,10 +38,19 @@ class Choice:
     context: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.options or len(set(self.options)) != len(self.options):
-            raise ValueError(f"{self.kind} {self.subject}: the options must be distinct values")
-        if self.default not in self.options:
-            raise ValueError(f"{self.kind} {self.subject}: the default is not an option")
+        options: object = self.options
+        what = f"{self.kind} {self.subject}"
+        if not isinstance(options, tuple) or not all(isinstance(o, int | str) for o in options):
+            reason = f"{what}: expected a tuple of integers and strings, got {options!r:.80}"
+            raise ArgumentError("options", reason)
+        if not options:
+            raise ArgumentError("options", f"{what}: there are none; a Choice has one at least")
+        if len(set(options)) != len(options):
+            twice = next(option for option in options if options.count(option) > 1)
+            raise ArgumentError("options", f"{what}: {twice!r} stands twice in {options!r:.80}")
+        if self.default not in options:
+            reason = f"{what}: {self.default!r:.80} is no option; legal here: {options!r:.80}"
+            raise ArgumentError("default", reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,13 @@ STEPS = [
     ("replay([3])", "argument `step`: expected a Step, got 3"),
     ("undo(1)", "argument `count`: got 1; there are 0 steps"),
     ("undo(-1)", "argument `count`: got -1; there are 0 steps"),
+    ('undo("x")', "argument `count`: got 'x'; there are 0 steps"),
+    ("undo(0.0)", "argument `count`: got 0.0; there are 0 steps"),
     ('loops("X")', "argument `statement`: there is no 'X'; legal here: C.init, C, P, C_2"),
+    ("loops([])", "argument `statement`: there is no []; legal here: C.init, C, P, C_2"),
+    ("loops({})", "argument `statement`: there is no {}; legal here: C.init, C, P, C_2"),
+    ("loops(5)", "argument `statement`: there is no 5; legal here: C.init, C, P, C_2"),
+    ('transform_layout("P", dict)', "argument `layout`: <class 'dict'> does not tell how many"),
 ]
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tensorc.errors import ArgumentError
 from tensorc.ir.interp import run
 from tensorc.ir.nodes import Buffer, Func
 from tensorc.ir.parse import parse
-from tensorc.schedule.facts import facts
+from tensorc.schedule.facts import Facts, facts
 from tensorc.schedule.schedule import Schedule
+from tensorc.schedule.step import Step
 from tensorc.schedule.trace import Trace
 from tensorc.space.choice import Choice, Sentence, Value
 from tensorc.space.default import default_schedule, default_sentence
@@ -144,3 +149,64 @@ def test_the_default_is_deterministic() -> None:
 )
 def test_programs_of_any_form_get_legal_schedules(text: str) -> None:
     check_same(default_schedule(parse(text), "cpu:x86-64-v3"))
+
+
+# Mistakes in templates and choices ---------------------------------------------------------------
+
+
+def without_return(_: Facts) -> Generator[Choice, Value, None]:
+    yield Choice("tile", "i", (1, 2), 1)
+
+
+def of_numbers(_: Facts) -> Generator[int, Value, tuple[Step, ...]]:
+    yield 7
+    return ()
+
+
+def of_names(_: Facts) -> Generator[Choice, Value, tuple[str, ...]]:
+    yield Choice("tile", "i", (1, 2), 1)
+    return ("i",)
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (without_return, "without_return returned None; needed its steps: end it by `return"),
+        (of_numbers, "of_numbers yielded 7; needed a Choice"),
+        (of_names, "of_names returned ('i',); needed its steps"),
+        (lambda _: None, "expected what a function with `yield` gives when it is called with the"),
+    ],
+)
+def test_a_mistake_in_a_template_is_told(template: Any, reason: str) -> None:
+    given_facts = facts(TASKS[min(TASKS)](), Target.parse("cpu"))
+    with pytest.raises(ArgumentError) as caught:
+        drive(template(given_facts), defaults)
+    assert caught.value.argument == "template"
+    assert caught.value.reason.startswith(reason)
+
+
+def test_who_decides_cannot_end_the_template() -> None:
+    def decide(_: Choice) -> Value:
+        raise StopIteration(())
+
+    given_facts = facts(TASKS[min(TASKS)](), Target.parse("cpu:x86-64-v3"))
+    with pytest.raises(StopIteration):
+        drive(cpu(given_facts), decide)
+
+
+@pytest.mark.parametrize(
+    ("options", "default", "argument", "reason"),
+    [
+        ((), 1, "options", "tile i: there are none; a Choice has one at least"),
+        ((1, 2, 1), 1, "options", "tile i: 1 stands twice in (1, 2, 1)"),
+        ([1, 2], 1, "options", "tile i: expected a tuple of integers and strings, got [1, 2]"),
+        (([],), 1, "options", "tile i: expected a tuple of integers and strings, got ([],)"),
+        ((1, 2), 3, "default", "tile i: 3 is no option; legal here: (1, 2)"),
+    ],
+)
+def test_a_mistake_in_a_choice_is_told(
+    options: Any, default: Any, argument: str, reason: str
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        Choice("tile", "i", options, default)
+    assert (caught.value.argument, caught.value.reason) == (argument, reason)
