@@ -18,11 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tensorc.dtype import DType
 from tensorc.errors import Kind
 from tensorc.ir.arith import constant, sub
 from tensorc.ir.interp import Result, run
-from tensorc.ir.nodes import Alloc, For, Func, If, Seq, Stmt
+from tensorc.ir.nodes import Alloc, Binary, Cast, For, Func, If, Load, Select, Seq, Stmt
+from tensorc.ir.types import dtype_of
 from tensorc.ir.verify import verify
+from tensorc.ir.walk import nodes, variables
 from tensorc.schedule.state import State
 from tensorc.schedule.step import Step, explain, questions
 from tensorc.schedule.trace import from_json, to_json
@@ -160,7 +163,7 @@ def run_pair(name: str, options: FuzzOptions, totals: Totals) -> None:
     totals.counts["pairs"] += 1
     try:
         _start(source, pair, totals)
-        _schedule(source, pair, options, totals, affine=not data)
+        _schedule(source, pair, options, totals)
     except FailedCheckError as failure:
         fault = Fault(name, failure.kind, failure.message, func, tuple(pair.steps))
         totals.faults.append(fault)
@@ -182,9 +185,7 @@ def _start(source: Source, pair: Pair, totals: Totals) -> None:
             totals.counts["conflicting"] += oracle.has_conflict(pair.func, log)
 
 
-def _schedule(
-    source: Source, pair: Pair, options: FuzzOptions, totals: Totals, *, affine: bool
-) -> None:
+def _schedule(source: Source, pair: Pair, options: FuzzOptions, totals: Totals) -> None:
     state = start(pair.func, strict_float=pair.strict)
     for _ in range(options.draws):
         step = draw_step(source, state, tried=pair.tried)
@@ -207,7 +208,8 @@ def _schedule(
             _accepted(source, pair, step, state, after, options, totals)
             state = after
             continue
-        _refused(source, step, state, violation, options, totals, affine=affine)
+        assert violation is not None
+        _refused(source, step, state, violation, options, totals)
         pair.steps.pop()
     if not options.every:
         check_meaning(state, pair.references, source.integer(0, 99))
@@ -216,6 +218,26 @@ def _schedule(
     if source.chance(options.compiled) and machine.runnable(pair.func):
         totals.counts["compiled"] += 1
         check_machine(state, pair.func, pair.references)
+
+
+def is_affine(func: Func) -> bool:
+    """Are all indices, bounds and guards quasi-affine: no data, no products or quotients of sizes?
+
+    The steps of a schedule can take that away: the loops of a symbolic size, fused, are not.
+    """
+    for node in nodes(func, Binary):
+        sizes = [variables(part) for part in (node.a, node.b)]
+        if dtype_of(node) is DType.INDEX and (
+            (node.op == "mul" and all(sizes)) or (node.op in _QUOTIENTS and sizes[1])
+        ):
+            return False
+    reads = (n.a for n in nodes(func, Cast) if n.dtype is DType.INDEX)
+    lazy = (n.a for n in nodes(func, Binary) if n.op in ("and", "or"))
+    guards = (*(n.condition for n in nodes(func, Select)), *lazy)
+    return not any(next(nodes(part, Load), None) for part in (*reads, *guards))
+
+
+_QUOTIENTS = ("floordiv", "floormod")
 
 
 def work(func: Func) -> int:
@@ -269,13 +291,11 @@ def _refused(
     violation: Any,
     options: FuzzOptions,
     totals: Totals,
-    *,
-    affine: bool,
 ) -> None:
     kind: Kind = violation.kind
     totals.refused[violation.code] += 1
     totals.counts[kind.value] += 1
-    if affine and kind is not Kind.MALFORMED:
+    if kind is not Kind.MALFORMED and is_affine(state.func):
         totals.counts["affine refused"] += 1
         totals.counts["affine unsupported"] += kind is Kind.UNSUPPORTED
     if kind is Kind.ILLEGAL and source.chance(options.confirm):

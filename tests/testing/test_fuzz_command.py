@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tensorc.ir.parse import parse
 from tensorc.testing import fuzz
 from tests.schedule.plants import PLANTS
 
@@ -36,3 +37,38 @@ def test_a_fault_is_shrunk_and_shown(capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(shown.out)["faults"] == 1
     assert "def f(" in shown.err
     assert "  1. " in shown.err
+
+
+@pytest.mark.parametrize(
+    ("value", "affine"),
+    [
+        ("A[i // 4 + i % 3 * 2]", True),
+        ("A[i * i % 8]", False),
+        ("A[i // N]", False),
+        ("A[index(B[i]) % 8]", False),
+        ("select(i < 3, A[i], 0)", True),
+        ("select(B[i] < 3, A[i], 0)", False),
+    ],
+)
+def test_what_counts_as_affine(value: str, affine: bool) -> None:
+    func = parse(
+        f"""
+def f(A: Buffer["i32", 8], B: Buffer["i32", N], C: Buffer["i32", N, "out"]):
+    for i in range(N):
+        C[i] = {value}
+"""
+    )
+    assert fuzz.is_affine(func) is affine
+
+
+def test_the_work_of_a_program() -> None:
+    func = parse(
+        """
+def f(A: Buffer["i32", N], C: Buffer["i32", 6, "out"]):
+    for i in range(6):
+        C[i] = 0
+        for j in range(N):
+            C[i] += A[j]
+"""
+    )
+    assert fuzz.work(func) == 6 * (1 + 8)
