@@ -147,7 +147,7 @@ class CompiledNetwork:
         """What torch computes against what we compute, layer by layer.
 
         The layers are those of the exported program, which torch runs operator by operator; beside
-        them stand the results of `module` itself. Errors are relative norms |a - b| / |b|.
+        them stand the results of `module` itself. Errors are relative norms `|a - b| / |b|`.
 
         Raises:
             ArgumentError: as a call.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -46,6 +47,30 @@ def test_links_lead_somewhere(page: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", prose):
         assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def documented(page: str) -> list[str]:
+    """The full names that the directives of a page describe."""
+    found = re.findall(r"^\.\. (?:auto\w+|py:data):: ((?:[\w.]*\w\s+)+)", page, re.M)
+    return [name for group in found for name in re.findall(r"tensorc\.[\w.]+", group)]
+
+
+def test_the_reference_has_every_public_name_once() -> None:
+    names = documented((ROOT / "docs" / "reference.md").read_text(encoding="utf-8"))
+    assert len(names) == len(set(names))
+    public = {name.removeprefix("tensorc.") for name in names if name.count(".") == 1}
+    assert public == set(tc._MODULE_OF)
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        assert getattr(importlib.import_module(module), attribute).__doc__, name
+
+
+def test_pages_that_docs_fills_say_so() -> None:
+    """A reader of the repository sees directives in place of what they make."""
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        if re.search(r"^```\{(primitive|errors|layers|eval-rst)\}", text, re.M):
+            assert "make docs" in text, page
 
 
 SAMPLE = """\
