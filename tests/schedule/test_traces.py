@@ -78,7 +78,7 @@ def places(error: TensorcError) -> None:
 
 @given(of_json())
 @example('{"version":1\n')
-@example(JSON.replace('d0 // 8', '0'))
+@example(JSON.replace("d0 // 8", "0"))
 def test_no_text_breaks_from_json(text: str) -> None:
     try:
         trace = Trace.from_json(text)
