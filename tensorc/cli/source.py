@@ -33,7 +33,7 @@ def load_function(source: str) -> Func | Schedule:
     ArgumentError that says what is there instead, and ScriptError.
     """
     if source in STANDARD_INPUT:
-        return parse(sys.stdin.read(), "<stdin>")
+        return parse(_text("source", source), "<stdin>")
     path, name = source, ""
     if not Path(source).exists() and ":" in source:
         path, _, name = source.rpartition(":")
@@ -156,7 +156,7 @@ def load_trace(path: str, schedule: Schedule | None = None) -> Trace:
 
     `schedule` is what it is for, at its start. Raises ParseError, ArgumentError.
     """
-    text = sys.stdin.read() if path in STANDARD_INPUT else _text("trace", path)
+    text = _text("trace", path)
     name = "<stdin>" if path in STANDARD_INPUT else path
     python = {".py": True, ".json": False}.get(Path(path).suffix)
     if python is None:
@@ -166,10 +166,11 @@ def load_trace(path: str, schedule: Schedule | None = None) -> Trace:
 
 def _text(what: str, path: str) -> str:
     file = Path(path)
-    if not file.exists() or file.is_dir():
+    piped = path in STANDARD_INPUT
+    if not piped and (not file.exists() or file.is_dir()):
         raise ArgumentError(what, f"there is no file {path!r}")
     try:
-        return file.read_text(encoding="utf-8")
+        return sys.stdin.read() if piped else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ArgumentError(what, f"{path} cannot be read: {error}") from error
 

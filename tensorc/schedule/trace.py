@@ -82,7 +82,10 @@ class Trace:
         checked one by one, and the trace ends with the first that is refused. `s.loops` and
         `s.statements` may be asked too. Nothing is executed. Raises ParseError.
         """
-        placed = read(text, file, None if schedule is None else schedule.state)
+        state = None if schedule is None else getattr(schedule, "state", schedule)
+        if state is not None and not isinstance(state, State):
+            raise ArgumentError("schedule", f"expected a Schedule, got {schedule!r:.80}")
+        placed = read(text, file, state)
         return cls(tuple(step for step, _ in placed), tuple(span for _, span in placed))
 
 

@@ -409,3 +409,12 @@ def test_a_network_runs_alone() -> None:
     assert list(data["best"]) == ["tensorc"]
     assert data["roof"]["bandwidth"] > 0
     assert len(data["tasks"]) == 3
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    program = tmp_path / "bytes.txt"
+    program.write_bytes(b"\xff\xfe\xff")
+    for name, given in ((str(program), ""), ("-", b"\xff\xfe\xff")):
+        done = CliRunner().invoke(app, ["show", name], input=given)
+        assert done.exit_code == 1
+        assert f"{name} cannot be read" in done.stderr

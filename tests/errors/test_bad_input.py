@@ -130,6 +130,7 @@ ENTRIES = [
         "<trace>:1:1: step 1: argument `layout`: 'd0 ** 2' is no index expression",
     ),
     ("tc.Trace.from_python(3)", "argument `text`: expected the text of a trace, got 3"),
+    ("tc.Trace.from_python('', schedule=3)", "argument `schedule`: expected a Schedule, got 3"),
     ("tc.Trace.from_python('s.split(')", "<trace>:1:8: '(' was never closed"),
     ("tc.Trace.from_python('import os')", "<trace>:1:1: a call such as s.split(...) was expected"),
     ("tc.Trace.from_python('s.go()')", "<trace>:1:1: go is unknown; the primitives are annotate,"),
