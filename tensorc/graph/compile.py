@@ -72,8 +72,9 @@ def compile(
 
 
 class CompiledNetwork:
-    """A compiled network. Call it like the module: torch tensors give torch tensors, NumPy arrays
-    (and other arrays) give NumPy arrays, in the structure that the module gives.
+    """A compiled network. Call it like the module: torch tensors give torch tensors, as does a call
+    without any; NumPy arrays (and other arrays) give NumPy arrays, in the structure that the module
+    gives.
 
     Inputs of another shape or dtype than compiled for are refused; one that is not compact is
     copied. Calls from several threads run one after the other.
@@ -182,7 +183,7 @@ class CompiledNetwork:
 
     def _results(self, given: Sequence[Any]) -> tuple[list[Any], list[Array]]:
         """New arrays for the results, as the caller gets them and in storage form."""
-        if not any(_is_torch(one) for one in given):
+        if given and not any(_is_torch(one) for one in given):
             arrays = [empty(value) for value in self.graph.outputs]
             return list(arrays), arrays
         import torch
@@ -194,13 +195,15 @@ class CompiledNetwork:
 
 
 def _is_torch(argument: Any) -> bool:
-    return type(argument).__module__.partition(".")[0] == "torch" or hasattr(argument, "grad_fn")
+    import torch
+
+    return isinstance(argument, torch.Tensor)
 
 
 def _input_array(value: Value, argument: Any) -> Array:
     """An argument as a compact array in storage form; a copy only of one that is not compact."""
     if _is_torch(argument):
-        array = storage(argument)
+        array = storage(argument, value.name)
         dtype = str(argument.dtype).removeprefix("torch.")
     else:
         array = _plain_array(value, argument)
@@ -219,4 +222,13 @@ def _plain_array(value: Value, argument: Any) -> Array:
         make = np.asarray
     if isinstance(argument, bool | int | float | list | tuple | str | type(None)):
         raise ArgumentError(value.name, f"compiled for {value}, got a {type(argument).__name__}")
-    return np.ascontiguousarray(make(argument)).reshape(np.shape(argument))
+    if isinstance(argument, np.ma.MaskedArray):
+        raise ArgumentError(value.name, "it is a masked array; pass its .data or .filled()")
+    try:
+        array = make(argument)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        reason = (
+            f"compiled for {value}, got a {type(argument).__name__}, which is no array: {error}"
+        )
+        raise ArgumentError(value.name, reason) from error
+    return np.ascontiguousarray(array).reshape(array.shape)

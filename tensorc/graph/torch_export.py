@@ -12,9 +12,12 @@ import io
 import logging
 import operator
 import os
+import pickle
+import struct
 import sys
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +26,7 @@ from typing import Any
 from tensorc.errors import ArgumentError
 from tensorc.graph.graph import Graph, Value
 from tensorc.graph.torch_composites import known
+from tensorc.graph.torch_examples import FAILURES, checked_examples
 from tensorc.graph.torch_import import (
     CHECKS,
     Unsupported,
@@ -30,7 +34,13 @@ from tensorc.graph.torch_import import (
     import_graph,
     refuse_dynamic,
 )
-from tensorc.graph.torch_tensors import op_name
+from tensorc.graph.torch_tensors import first_line, op_name
+
+# What torch raises over an archive whose parts, or their contents, are not what it wrote.
+_DAMAGE = (
+    *FAILURES, EOFError, ImportError, NameError, SyntaxError, pickle.PickleError, struct.error,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,11 +127,13 @@ def load(
     Args:
         source: a `torch.nn.Module` in evaluation mode, an `ExportedProgram`, or the path of a file
             that `torch.export.save` wrote.
-        example_inputs: for a module, what to export it with: its positional arguments as a tuple.
+        example_inputs: for a module, what to export it with: its positional arguments as a tuple or
+            list; one tensor stands for itself.
         example_keywords: for a module, its keyword arguments.
 
     Raises:
-        ArgumentError: the source is none of these, or a module comes without example inputs.
+        ArgumentError: the source is none of these, or a file that is damaged; or a module comes
+            without example inputs, or does not take them.
         UnsupportedNetworkError: the network uses what we do not support; all of it is listed.
     """
     with warnings.catch_warnings():
@@ -151,44 +163,52 @@ def _loaded(source: Any, example_inputs: Sequence[Any] | None, example_keywords:
 
 def _from_file(path: Path) -> Any:
     import torch
+    from torch._export.verifier import SpecViolationError
 
-    if not path.is_file():
-        raise ArgumentError("network", f"there is no file {path}")
-    if not zipfile.is_zipfile(path):
+    try:
+        there = path.is_file()
+    except OSError:
+        # Its name is too long to be one.
+        there = False
+    if not there:
+        raise ArgumentError("network", f"there is no file {str(path)!r:.300}")
+    try:
+        archive = zipfile.is_zipfile(path)
+        program = torch.export.load(path) if archive else None
+    except (*_DAMAGE, SpecViolationError) as error:
+        reason = (
+            f"{path} is not a whole .pt2 file of torch.export.save, or its results are of classes "
+            f"that torch does not know yet (import their library first): {first_line(error)}"
+        )
+        raise ArgumentError("network", reason) from error
+    if program is None:
         raise ArgumentError(
             "network", f"{path} is not a .pt2 file of torch.export.save (no archive)"
         )
-    try:
-        return torch.export.load(path)
-    except (RuntimeError, ValueError, KeyError, AssertionError, OSError, AttributeError) as error:
-        reason = (
-            f"{path} is not a whole .pt2 file of torch.export.save, or its results are of classes "
-            f"that torch does not know yet (import their library first): {_first_line(error)}"
-        )
-        raise ArgumentError("network", reason) from error
+    return program
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
-
-
-def _exported(module: Any, inputs: Sequence[Any] | None, keywords: Any) -> Any:
+def _exported(module: Any, inputs: Any, keywords: Any) -> Any:
     import torch
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     if inputs is None and keywords is None:
         raise ArgumentError("example_inputs", "a module is exported with example inputs; pass them")
-    if isinstance(inputs, torch.Tensor):
-        inputs = (inputs,)
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ArgumentError("network", "a ScriptModule; pass the module that it was made from")
     if module.training:
         raise ArgumentError("network", "the module is in training mode: call module.eval() first")
+    examples = checked_examples(module, inputs, keywords)
     try:
         with torch.no_grad(), _without_dump(GuardOnDataDependentSymNode):
-            return torch.export.export(module, tuple(inputs or ()), keywords)
+            return torch.export.export(module, *examples)
     except (torch._dynamo.exc.TorchDynamoException, GuardOnDataDependentSymNode) as error:
         what = "control flow that depends on data"
-        problem = Unsupported(what, _first_line(error), ((type(module).__name__, 1),))
+        problem = Unsupported(what, first_line(error), ((type(module).__name__, 1),))
         raise UnsupportedNetworkError(type(module).__name__, [problem]) from error
+    except FAILURES as error:
+        reason = f"the module failed on the example inputs: {type(error).__name__}: "
+        raise ArgumentError("example_inputs", reason + first_line(error)) from error
 
 
 @contextlib.contextmanager

@@ -30,17 +30,47 @@ def torch_dtype(dtype: DType) -> Any:
     return getattr(torch, next(name for name, own in _DTYPES.items() if own is dtype))
 
 
-def storage(tensor: Any) -> Array:
-    """A tensor of torch's as a compact NumPy array in storage form, in place where it can be."""
+def check_dense(tensor: Any, name: str) -> None:
+    """Raises ArgumentError for a tensor that has no plain array of elements, such as a sparse one.
+
+    `name` is what the error calls the tensor.
+    """
     import torch
 
-    plain = tensor.detach().resolve_neg().contiguous()
-    if plain.dtype is torch.bfloat16:
-        plain = plain.view(torch.uint16)
-    if plain.device.type != "cpu":
-        raise ArgumentError("tensor", f"it lies on {plain.device}; move it to the CPU first")
-    array: Array = plain.numpy()
+    if tensor.is_nested:
+        raise ArgumentError(name, "it is a nested tensor, whose rows differ in length")
+    if tensor.layout is not torch.strided:
+        raise ArgumentError(name, f"its layout is {tensor.layout}; pass its .to_dense()")
+    if tensor.is_quantized:
+        raise ArgumentError(name, f"it is quantized ({tensor.dtype}); pass its .dequantize()")
+
+
+def storage(tensor: Any, name: str = "tensor") -> Array:
+    """A tensor of torch's as a compact NumPy array in storage form, in place where it can be.
+
+    Raises:
+        ArgumentError: it has no elements in the memory of the CPU, or NumPy lacks their dtype.
+    """
+    import torch
+
+    check_dense(tensor, name)
+    if tensor.device.type != "cpu":
+        raise ArgumentError(name, f"it lies on {tensor.device}; move it to the CPU first")
+    try:
+        plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        if plain.dtype is torch.bfloat16:
+            plain = plain.view(torch.uint16)
+        array: Array = plain.numpy()
+    except (RuntimeError, TypeError) as error:
+        # A dtype of torch's own, or a class of tensors that computes without memory.
+        reason = f"its elements ({tensor.dtype}) cannot be read: {first_line(error)}"
+        raise ArgumentError(name, reason) from error
     return array
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, which may be long."""
+    return str(error).strip().partition("\n")[0]
 
 
 # Operators --------------------------------------------------------------------------------------
