@@ -23,12 +23,13 @@ from typing import TypeAlias
 
 import tensorc
 from tensorc import config
+from tensorc.codegen.pipeline import Options
 from tensorc.errors import ArgumentError, CacheWarning, LimitError, ParseError, ScheduleError
 from tensorc.ir.nodes import Func
 from tensorc.ir.parse import parse
 from tensorc.ir.print import print_func
 from tensorc.runtime.cache import CacheKey, CompileCache
-from tensorc.runtime.module import Module, Scheduled, build
+from tensorc.runtime.module import Module, Scheduled
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 
@@ -80,7 +81,9 @@ def make_kernel(func: Func, target: Target, scheduler: str | Scheduler) -> Kerne
         nest, packs = _kept_schedule(func, target, scheduler)
     else:
         nest, packs = _parts(scheduler(func))
-    return Kernel(build(nest, target), tuple((name, build(pack, target)) for name, pack in packs))
+    # Not by `build`, which looks at accesses once more: a schedule keeps them within bounds.
+    packed = tuple((name, Module(pack, target, Options())) for name, pack in packs)
+    return Kernel(Module(nest, target, Options()), packed)
 
 
 Nest: TypeAlias = tuple[Func, tuple[tuple[str, Func], ...]]

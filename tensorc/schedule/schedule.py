@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+from tensorc.analysis.bounds import check_bounds
 from tensorc.analysis.effects import statements
 from tensorc.errors import ArgumentError, ScheduleError
 from tensorc.ir.arith import index
@@ -65,6 +66,7 @@ class Schedule:
             raise ArgumentError("func", f"expected a Func, got {func!r:.80}")
         source = func
         verify(source)
+        check_bounds(source)
         goal = target if isinstance(target, Target) else Target.parse(target)
         self._states = [State.start(source, goal, strict_float=strict_float)]
         self._steps: list[Step] = []

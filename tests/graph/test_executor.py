@@ -20,14 +20,14 @@ from tests.codegen.test_jit_fork import child_can, held_by_a_thread
 def test_code_lives_as_long_as_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """The calls hold addresses in code that is unloaded with the last reference to its module."""
     made: list[weakref.ref[Any]] = []
-    build = kernels.build
+    build = kernels.Module
 
     def noted(*arguments: Any) -> Any:
         module = build(*arguments)
         made.append(weakref.ref(module))
         return module
 
-    monkeypatch.setattr(kernels, "build", noted)
+    monkeypatch.setattr(kernels, "Module", noted)
     layers = nn.Sequential(nn.Linear(24, 40), nn.GELU(), nn.Linear(40, 8), nn.Softmax(-1)).eval()
     x = torch.randn(6, 24)
     with torch.inference_mode():
