@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tensorc.analysis.bounds import check_bounds
 from tensorc.codegen.context import Check
 from tensorc.codegen.hook import HOOK
 from tensorc.codegen.jit import (
@@ -28,6 +29,7 @@ from tensorc.errors import ArgumentError, TensorcError
 from tensorc.ir.interp.arrays import STORAGE
 from tensorc.ir.nodes import Buffer, Func, Var
 from tensorc.ir.print import print_func
+from tensorc.ir.verify import verify
 from tensorc.ir.walk import replace
 from tensorc.runtime import aot, parallel
 from tensorc.runtime.abi import Signature, alignment_of, extents
@@ -86,6 +88,9 @@ def build(
     if not isinstance(func, Func):
         reason = f"it is a {type(what).__name__}; needed a Func or a Schedule"
         raise ArgumentError("what", reason)
+    if isinstance(what, Func) and not checks:
+        verify(what)
+        check_bounds(what)
     wanted = target if target is not None else getattr(what, "target", "cpu")
     if name is not None:
         func = replace(func, name=name)
