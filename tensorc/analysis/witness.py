@@ -14,20 +14,27 @@ from tensorc.analysis.violation import Witness
 
 
 def smallest_point(relation: isl.Map) -> tuple[list[int], list[int], list[int]]:
-    """(sizes, source vector, sink vector) of the lexicographically least pair of a relation.
+    """(sizes, source vector, sink vector) of the lexicographically least pair of a relation, where
+    isl can tell which it is.
 
     The sizes count first, so that the witness is a small program.
     """
     parameters = relation.dim(isl.dim_type.param)
     inputs = relation.dim(isl.dim_type.in_)
     open_map = relation.move_dims(isl.dim_type.in_, 0, isl.dim_type.param, 0, parameters)
-    points, values = open_map.wrap().flatten(), []
-    # One dimension after the other: isl's lexmin of such a set has failed ("affine expression
-    # involves some of the domain dimensions", isl_domain_factor_templ.c).
-    for n in range(points.dim(isl.dim_type.set)):
-        least = points.dim_min_val(n)
-        points = points.fix_val(isl.dim_type.set, n, least)
-        values.append(least.get_num_si())
+    points = open_map.wrap().flatten()
+    try:
+        points = points.lexmin()
+    except isl.Error as error:
+        # isl fails at some sets with quotients ("affine expression involves some of the domain
+        # dimensions", isl_domain_factor_templ.c). Any point is evidence, too.
+        if "involves some of the domain dimensions" not in str(error):
+            raise
+    point = points.sample_point()
+    values = [
+        point.get_coordinate_val(isl.dim_type.set, n).get_num_si()
+        for n in range(points.dim(isl.dim_type.set))
+    ]
     return (
         values[:parameters],
         values[parameters : parameters + inputs],
