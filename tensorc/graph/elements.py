@@ -84,7 +84,7 @@ def computed(
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(axis, kind) for axis in axes]
     body.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    made = tc.compute(shape, body, name=name)
+    made: Tensor | tuple[Tensor, ...] = tc.compute(shape, body, name=name)
     return made if isinstance(made, tuple) else (made,)
 
 

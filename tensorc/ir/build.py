@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from typing import overload
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, ExpressionError
@@ -72,6 +73,7 @@ from tensorc.ir.reductions import (
 from tensorc.ir.tensors import (
     Axis,
     Reduction,
+    Reductions,
     Shape,
     Stage,
     Symbol,
@@ -136,6 +138,19 @@ __all__ = [
     "var",
     "welford",
 ]
+
+
+# A reduction is a handle too; the first signature that fits counts.
+@overload
+def compute(  # type: ignore[overload-overlap]
+    shape: Shape, fn: Callable[..., Reductions], *, name: str | Sequence[str] = "T"
+) -> tuple[Tensor, ...]: ...
+
+
+@overload
+def compute(
+    shape: Shape, fn: Callable[..., Handle], *, name: str | Sequence[str] = "T"
+) -> Tensor: ...
 
 
 def compute(

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CellType, FrameType, FunctionType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
@@ -34,6 +34,23 @@ from tensorc.ir.lexer import Source
 from tensorc.ir.nodes import Func
 from tensorc.ir.parse import parse_source
 from tensorc.ir.parse_expr import Outside
+
+__all__ = [
+    "Buffer",
+    "bf16",
+    "bool",
+    "f16",
+    "f32",
+    "f64",
+    "func",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "index",
+    "u8",
+    "u32",
+]
 
 bool, index = DType.BOOL, DType.INDEX
 i8, u8, i16, i32, i64, u32 = DType.I8, DType.U8, DType.I16, DType.I32, DType.I64, DType.U32
@@ -47,12 +64,22 @@ class Buffer:
         return cls
 
 
-def func(function: Callable[..., Any]) -> Func:
-    """The program that a Python function's source stands for, with spans into the user's file.
+if TYPE_CHECKING:
+    # A type checker must not look into the function: its annotations are no types, and its names
+    # are those of the program.
+    from typing import no_type_check as func
+else:
 
-    Raises ParseError, with the place in the file, for what is no part of the language; and
-    ArgumentError when `function` is no function with a source file.
-    """
+    def func(function: Callable[..., Any]) -> Func:
+        """The program that a Python function's source stands for, with spans into the user's file.
+
+        Raises ParseError, with the place in the file, for what is no part of the language; and
+        ArgumentError when `function` is no function with a source file.
+        """
+        return _program(function, sys._getframe(1))
+
+
+def _program(function: Callable[..., Any], caller: FrameType) -> Func:
     if not isinstance(function, FunctionType):
         raise ArgumentError("function", f"{function!r} is no function written with `def`")
     try:
@@ -63,7 +90,7 @@ def func(function: Callable[..., Any]) -> Func:
             f"the source of {function.__qualname__} cannot be found (it was made by exec or typed "
             "at a prompt); give the text to tc.parse",
         ) from None
-    names = _PythonNames(tuple(_scopes(function, sys._getframe(1))))
+    names = _PythonNames(tuple(_scopes(function, caller)))
     source = Source("".join(lines), function.__code__.co_filename, max(first, 1))
     return parse_source(source, Outside(True, names.value, names.plain))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce as fold
-from typing import TypeAlias
+from typing import Literal, TypeAlias, overload
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, ExpressionError
@@ -12,11 +12,12 @@ from tensorc.ir import arith
 from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.handles import Handle, expression
 from tensorc.ir.nodes import Cast, Const, Expr
-from tensorc.ir.tensors import Axis, Reduction, data_dtype
+from tensorc.ir.tensors import Axis, Reduction, Reductions, data_dtype
 from tensorc.ir.types import dtype_of
 
 Axes: TypeAlias = Axis | Iterable[Axis]
 
+_Several: TypeAlias = Literal["argmax", "argmin", "welford", "logsumexp"]
 # The parts of a result that is several tensors, which are named <name>.<part>.
 PARTS: Mapping[str, tuple[str, ...]] = {
     "argmax": ("value", "index"),
@@ -45,6 +46,16 @@ _WIDER: Mapping[DType, DType] = {
 }
 
 
+@overload
+def reduce(
+    op: _Several, *values: Handle, axis: Axes, dtype: str | DType | None = None
+) -> Reductions: ...
+
+
+@overload
+def reduce(op: str, *values: Handle, axis: Axes, dtype: str | DType | None = None) -> Reduction: ...
+
+
 def reduce(op: str, *values: Handle, axis: Axes, dtype: str | DType | None = None) -> Reduction:
     """The reduction by a combiner of `tensorc.ir.combiner`, of as many values as it takes.
 
@@ -71,7 +82,8 @@ def reduce(op: str, *values: Handle, axis: Axes, dtype: str | DType | None = Non
     else:
         accumulators = results
     converted = tuple(map(_cast, exprs, accumulators))
-    return Reduction(op, _axes(axis), converted, accumulators, results)
+    kind = Reductions if op in PARTS else Reduction
+    return kind(op, _axes(axis), converted, accumulators, results)
 
 
 def _cast(expr: Expr, dtype: DType) -> Expr:
@@ -133,7 +145,7 @@ def all(value: Handle, *, axis: Axes) -> Reduction:
     return reduce("all", value, axis=axis)
 
 
-def argmax(value: Handle, *, axis: Axes, index: Handle | None = None) -> Reduction:
+def argmax(value: Handle, *, axis: Axes, index: Handle | None = None) -> Reductions:
     """Two results, `.value` and `.index`: the greatest value and the least index where it is.
 
     NaN is greater than every number. Without `index` (any integer expression) it is i32: the value
@@ -142,7 +154,7 @@ def argmax(value: Handle, *, axis: Axes, index: Handle | None = None) -> Reducti
     return reduce("argmax", value, _position(axis) if index is None else index, axis=axis)
 
 
-def argmin(value: Handle, *, axis: Axes, index: Handle | None = None) -> Reduction:
+def argmin(value: Handle, *, axis: Axes, index: Handle | None = None) -> Reductions:
     """Two results, `.value` and `.index`: the least value and the least index where it is.
 
     NaN is less than every number. See `argmax` for `index`.
@@ -163,13 +175,13 @@ def _position(axis: Axes) -> Handle:
     return Handle(Cast(DType.I32, fold(nested, axes, start)))
 
 
-def welford(value: Handle, *, axis: Axes, dtype: str | DType | None = None) -> Reduction:
+def welford(value: Handle, *, axis: Axes, dtype: str | DType | None = None) -> Reductions:
     """Three results, `.mean`, `.m2` (the sum of squared deviations) and `.count`, all of floats."""
     zero, one = (_constant(number, value, "welford") for number in (0, 1))
     return reduce("welford", value, zero, one, axis=axis, dtype=dtype)
 
 
-def logsumexp(value: Handle, *, axis: Axes, dtype: str | DType | None = None) -> Reduction:
+def logsumexp(value: Handle, *, axis: Axes, dtype: str | DType | None = None) -> Reductions:
     """Two results, `.max` and `.sum`: m, the greatest value, and the sum of exp(value - m).
 
     The logarithm of the sum of exp(value) is then m + log(sum); softmax is exp(x - m) / sum.

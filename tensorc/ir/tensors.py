@@ -84,6 +84,12 @@ class Reduction(Handle):
         return f"<{self.op} over {', '.join(axis.symbol.name for axis in self.axes)}>"
 
 
+class Reductions(Reduction):
+    """A reduction of several results: its compute gives a tensor for each."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
     """One compute: an element of each output at every point of the box `axes` < `shape`.
