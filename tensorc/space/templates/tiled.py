@@ -230,7 +230,7 @@ def _tiles(
     for axis in reversed(anchor.reduction):
         room = max(MOST_UNROLLED // body, 1)
         options = tile_options(axis.extent, min(room, 16))
-        wanted = 1 if _slides(anchor, axis) else nearest(options, 8)
+        wanted = 1 if _slides(anchor, axis) else nearest(options, 4)
         part = yield Choice("unroll", axis.name, options, nearest(options, wanted), ("u", room))
         assert isinstance(part, int)
         tiles[axis.name] = Tile(-(-axis.extent // part), part)
