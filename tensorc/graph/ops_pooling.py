@@ -277,6 +277,20 @@ def upsample_nearest2d(
     return _nearest(self, output_size, scales)
 
 
+@operator("upsample_nearest2d.vec", kind=Kind.MAP)
+def upsample_nearest2d_by(
+    self: Operand,
+    output_size: tuple[int, ...] | None,
+    scale_factors: tuple[Number, ...] | None,
+) -> Operand:
+    """The same, by the size or by the factors."""
+    if output_size is not None:
+        return _nearest(self, output_size, (None,) * len(output_size))
+    assert scale_factors is not None
+    pairs = zip(self.shape[-len(scale_factors) :], scale_factors, strict=True)
+    return _nearest(self, [math.floor(n * factor) for n, factor in pairs], scale_factors)
+
+
 def _nearest(
     source: Operand, output_size: Sequence[int], scales: Sequence[Number | None]
 ) -> Operand:

@@ -374,6 +374,9 @@ def test_pooling(data):
     check(aten._adaptive_avg_pool2d.default, x, result, scale=4)
     if len(shape) == 4:
         check(aten.upsample_nearest2d.default, x, [data.draw(st.integers(1, 7)) for _ in "hw"])
+        factors = [float(data.draw(st.integers(1, 3))) for _ in "hw"]
+        check(aten.upsample_nearest2d.vec, x, None, factors)
+        check(aten.upsample_nearest2d.vec, x, [data.draw(st.integers(1, 7)) for _ in "hw"], None)
 
 
 def test_pooling_in_three_dimensions():
