@@ -95,7 +95,15 @@ class _Move(Step):
         if stage is None:
             what = "reads what it writes" if self.producer else "writes what it reads"
             reason = f"{self._refused()}: nothing in that loop {what}"
-            yield malformed("STR007", reason, mark.path, state.loop(self.loop).path)
+            other = "reverse_compute_at" if self.producer else "compute_at"
+            what = "reads what that loop writes" if self.producer else "writes what that loop reads"
+            yield malformed(
+                "STR007",
+                reason,
+                mark.path,
+                state.loop(self.loop).path,
+                advice=f"{other} moves a statement that {what}",
+            )
             return
         broken = list(undecided(state.func, stage.motion, mark))
         if not broken:
