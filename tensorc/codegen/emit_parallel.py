@@ -14,11 +14,11 @@ from tensorc.codegen.context import Context, Place
 from tensorc.codegen.emit_index import index_of
 from tensorc.codegen.emit_memory import forget, written_in
 from tensorc.codegen.hook import HOOK
-from tensorc.codegen.passes.trees import find, inside, leaves, names_in
+from tensorc.codegen.passes.trees import find, leaves, names_in
 from tensorc.codegen.values import Value
 from tensorc.dtype import DType
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Load, MaskedLoad
-from tensorc.ir.walk import Leaf, variables, written
+from tensorc.ir.walk import Leaf, nodes, variables, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ def _captures(c: Context, loop: For, begin: int | str) -> dict[str, _Capture]:
 def _buffers(leaf: Leaf) -> Iterator[Buffer]:
     """The buffers of a statement: where an element lies depends on their shapes."""
     yield from written(leaf)
-    yield from (load.buffer for load in inside(leaf, Load))
-    yield from (load.buffer for load in inside(leaf, MaskedLoad))
+    yield from (load.buffer for load in nodes(leaf, Load))
+    yield from (load.buffer for load in nodes(leaf, MaskedLoad))
 
 
 def first_worker(c: Context) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tensorc.codegen.passes.trees import every, inside
+from tensorc.codegen.passes.trees import every
 from tensorc.ir.interp.scalars import floordiv, floormod, truncdiv, truncmod
 from tensorc.ir.nodes import (
     Alloc,
@@ -38,7 +38,7 @@ from tensorc.ir.nodes import (
     Var,
 )
 from tensorc.ir.types import dtype_of, lanes_of
-from tensorc.ir.walk import Leaf, variables, written
+from tensorc.ir.walk import Leaf, nodes, variables, written
 
 Values: TypeAlias = Mapping[str, float]
 Counts: TypeAlias = Counter[str]
@@ -159,11 +159,11 @@ def _leaf_work(leaf: Leaf) -> Counts:
     counts: Counts = Counter()
     given = leaf.values if isinstance(leaf, Reduce) else (leaf.value,)
     for expr in given:
-        operations: list[Binary | Unary] = [*inside(expr, Binary), *inside(expr, Unary)]
+        operations: list[Binary | Unary] = [*nodes(expr, Binary), *nodes(expr, Unary)]
         for operation in operations:
             if operation.op not in _NO_WORK and dtype_of(operation).is_float:
                 counts[_FLOPS] += lanes_of(operation)
-        loads: list[Load | MaskedLoad] = [*inside(expr, Load), *inside(expr, MaskedLoad)]
+        loads: list[Load | MaskedLoad] = [*nodes(expr, Load), *nodes(expr, MaskedLoad)]
         for load in loads:
             counts[load.buffer.name] += lanes_of(load)
     for buffer in written(leaf):

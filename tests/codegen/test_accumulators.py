@@ -6,11 +6,12 @@ import pytest
 
 from tensorc.codegen.passes.accumulators import accumulators
 from tensorc.codegen.passes.reductions import reductions
-from tensorc.codegen.passes.trees import find, inside, leaves
+from tensorc.codegen.passes.trees import find, leaves
 from tensorc.codegen.passes.vectors import vectors
 from tensorc.codegen.pipeline import lower
 from tensorc.ir.nodes import Alloc, For, Func, Load, MaskedStore
 from tensorc.ir.parse import parse
+from tensorc.ir.walk import nodes
 from tests.codegen.running import check, check_stages, host, random_arguments
 
 
@@ -51,7 +52,7 @@ def f(A: Buffer["f32", 4, 9, 8], O: Buffer["f32", 8, "out"]):
 """)
     assert innermost(func) == {"O.sum"}
     # Around the outer loop too: only one statement reads O, in front of both loops.
-    reads = [leaf for leaf in leaves(func) for x in inside(leaf, Load) if x.buffer.name == "O"]
+    reads = [leaf for leaf in leaves(func) for x in nodes(leaf, Load) if x.buffer.name == "O"]
     assert len(reads) == 1
     assert all(reads[0] not in list(leaves(loop)) for loop in find(func, For))
 

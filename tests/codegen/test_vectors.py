@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorc.codegen.passes.reductions import reductions
-from tensorc.codegen.passes.trees import find, inside, leaves
+from tensorc.codegen.passes.trees import find, leaves
 from tensorc.codegen.passes.vectors import MAX_LANES, vectors
 from tensorc.ir.nodes import For, Func, If, Load, MaskedLoad, MaskedStore, Ramp, Store
 from tensorc.ir.parse import parse
+from tensorc.ir.walk import nodes
 from tests.codegen.running import check, check_stages, random_arguments
 
 
@@ -43,7 +44,7 @@ def f(A: Buffer["f32", 8, 8], O: Buffer["f32", 8, "out"]):
 """)
     first, second = leaves(func)
     assert isinstance(first.indices[0], Ramp)
-    assert not list(inside(second, Ramp))
+    assert not list(nodes(second, Ramp))
     assert [loop.var.name for loop in find(func, For)] == ["v.lane", "k"]
 
 
@@ -58,7 +59,7 @@ def f(A: Buffer["f32", N], O: Buffer["f32", N, "inout"]):
 """)
     (leaf,) = leaves(func)
     assert isinstance(leaf, MaskedStore)
-    (load,) = inside(leaf, MaskedLoad)
+    (load,) = nodes(leaf, MaskedLoad)
     assert load.mask == leaf.mask
     # That some lane is active follows from the extent of the loop.
     assert next(find(func, If), None) is None
@@ -73,7 +74,7 @@ def f(A: Buffer["f32", 9, 8], O: Buffer["f32", 9, 8, "inout"], n: index):
                 O[i, v] = A[i, v]
 """)
     (guard,) = find(func, If)
-    assert not list(inside(guard.condition, Ramp))
+    assert not list(nodes(guard.condition, Ramp))
 
 
 def test_speculation_needs_proof() -> None:
@@ -84,8 +85,8 @@ def f(A: Buffer["f32", 8], M: Buffer["bool", 8], O: Buffer["f32", 8, "out"]):
         O[v] = select(M[v], A[v], 0.0) + select(M[v] and v < 7, A[v + 1], 0.0)
 """)
     (store,) = leaves(func)
-    assert sum(1 for load in inside(store, MaskedLoad) if load.buffer.name == "A") == 1
-    assert sum(1 for load in inside(store, Load) if load.buffer.name == "A") == 1
+    assert sum(1 for load in nodes(store, MaskedLoad) if load.buffer.name == "A") == 1
+    assert sum(1 for load in nodes(store, Load) if load.buffer.name == "A") == 1
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, MAX_LANES])

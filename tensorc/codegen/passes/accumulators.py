@@ -21,7 +21,6 @@ from tensorc.codegen.passes.lanes import certain_loads
 from tensorc.codegen.passes.trees import (
     every,
     find,
-    inside,
     lanes_here,
     leaves,
     names_in,
@@ -47,7 +46,7 @@ from tensorc.ir.nodes import (
     Stmt,
     Store,
 )
-from tensorc.ir.walk import map_children, replace, seq
+from tensorc.ir.walk import map_children, nodes, replace, seq
 
 
 def accumulators(func: Func) -> Func:
@@ -138,7 +137,7 @@ def _kept(loop: For) -> list[tuple[Buffer, _Element]]:
 def _plain(element: _Element, bound: set[str]) -> bool:
     """Whether indices and mask are the same all the time, and read no memory."""
     parts = element.indices if element.mask is None else (*element.indices, element.mask)
-    loads = any(isinstance(n, Load | MaskedLoad) for part in parts for n in inside(part, Expr))
+    loads = any(isinstance(n, Load | MaskedLoad) for part in parts for n in nodes(part, Expr))
     return not loads and all(bound.isdisjoint(names_in(part)) for part in parts)
 
 
@@ -167,7 +166,7 @@ def _element(stmt: Stmt, buffer: str) -> _Element | None:
     for leaf in leaves(stmt):
         if buffer not in touched(leaf):
             continue
-        for node in inside(leaf, Node):
+        for node in nodes(leaf, Node):
             match node:
                 case Load() | Store() if node.buffer.name == buffer:
                     places.add(node.indices)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensorc.codegen.passes.facts import not_negative, shifted, substituted
-from tensorc.codegen.passes.trees import find, inside, names_in, with_body
+from tensorc.codegen.passes.trees import find, names_in, with_body
 from tensorc.ir import arith
 from tensorc.ir.linear import Linear, linear
 from tensorc.ir.nodes import (
@@ -23,7 +23,7 @@ from tensorc.ir.nodes import (
     Stmt,
     Var,
 )
-from tensorc.ir.walk import seq
+from tensorc.ir.walk import nodes, seq
 
 # Outwards -----------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ def _conditions(
             yield condition, between, hot
             yield from _conditions(body, between, hot)
         case _:
-            for select in inside(stmt, Select):
+            for select in nodes(stmt, Select):
                 yield select.condition, between, hot
 
 

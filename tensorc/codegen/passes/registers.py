@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Set
 from tensorc.codegen.passes.flatten import flat_index
 from tensorc.codegen.passes.trees import (
     find,
-    inside,
     lanes_here,
     leaves,
     names_in,
@@ -34,7 +33,7 @@ from tensorc.ir.nodes import (
     Seq,
     Stmt,
 )
-from tensorc.ir.walk import replace, replace_buffer, written
+from tensorc.ir.walk import nodes, replace, replace_buffer, written
 
 MAX_UNROLLED = 1 << 14
 """The most statements that the `unroll` loops of one nest may write; where they would write more,
@@ -79,8 +78,8 @@ def accesses(body: Stmt, buffer: str) -> Iterator[tuple[Expr, ...]]:
             continue
         if any(own.name == buffer for own in written(leaf)):
             yield leaf.indices
-        yield from (n.indices for n in inside(leaf, Load) if n.buffer.name == buffer)
-        yield from (n.indices for n in inside(leaf, MaskedLoad) if n.buffer.name == buffer)
+        yield from (n.indices for n in nodes(leaf, Load) if n.buffer.name == buffer)
+        yield from (n.indices for n in nodes(leaf, MaskedLoad) if n.buffer.name == buffer)
 
 
 def _indexing(alloc: Alloc) -> Mapping[str, For]:

@@ -26,7 +26,7 @@ from tensorc.ir.nodes import (
     Var,
 )
 from tensorc.ir.types import lanes_of
-from tensorc.ir.walk import CHILDREN, Leaf, map_children, replace, seq, substitute, written
+from tensorc.ir.walk import Leaf, map_children, nodes, replace, seq, substitute, written
 
 S = TypeVar("S", bound=Stmt)
 N = TypeVar("N", bound=Node)
@@ -57,21 +57,6 @@ def every(stmt: Stmt | Func) -> Iterator[Stmt]:
             waiting.extend(reversed(here.body))
         elif isinstance(here, For | If | Alloc):
             waiting.append(here.body)
-
-
-def inside(node: Node, kind: type[N]) -> Iterator[N]:
-    """The nodes of one class in an expression or a leaf statement, parents first."""
-    waiting: list[Node] = [node]
-    while waiting:
-        here = waiting.pop()
-        if isinstance(here, kind):
-            yield here
-        for field in reversed(CHILDREN.get(type(here), ())):
-            value = getattr(here, field)
-            if isinstance(value, tuple):
-                waiting.extend(reversed(value))
-            else:
-                waiting.append(value)
 
 
 def with_body(stmt: Stmt, body: Stmt) -> Stmt:
@@ -145,32 +130,32 @@ def has_choices(stmt: Stmt) -> bool:
             return has_choices(body)
         case If():
             return True
-    return next(inside(stmt, Select), None) is not None
+    return next(nodes(stmt, Select), None) is not None
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def loads_of(expr: Expr) -> frozenset[Load]:
-    return frozenset(inside(expr, Load))
+    return frozenset(nodes(expr, Load))
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def reads_of(expr: Expr) -> frozenset[Expr]:
     """What an expression reads from memory, masked loads included."""
-    return loads_of(expr) | frozenset(inside(expr, MaskedLoad))
+    return loads_of(expr) | frozenset(nodes(expr, MaskedLoad))
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def names_in(expr: Expr) -> frozenset[str]:
     """The variables in an expression."""
-    return frozenset(var.name for var in inside(expr, Var))
+    return frozenset(var.name for var in nodes(expr, Var))
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def touched(leaf: Leaf) -> frozenset[str]:
     """The buffers that a statement reads or writes."""
     own = {buffer.name for buffer in written(leaf)}
-    own |= {load.buffer.name for load in inside(leaf, Load)}
-    return frozenset(own | {load.buffer.name for load in inside(leaf, MaskedLoad)})
+    own |= {load.buffer.name for load in nodes(leaf, Load)}
+    return frozenset(own | {load.buffer.name for load in nodes(leaf, MaskedLoad)})
 
 
 lanes_here = lru_cache(maxsize=_REMEMBERED)(lanes_of)
@@ -182,5 +167,5 @@ def sizes_of(func: Func) -> tuple[str, ...]:
     for param in func.params:
         if isinstance(param.value, Buffer):
             for extent in param.value.shape:
-                found.update((var.name, None) for var in inside(extent, Var))
+                found.update((var.name, None) for var in nodes(extent, Var))
     return tuple(found)
