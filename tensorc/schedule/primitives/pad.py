@@ -117,10 +117,10 @@ class Pad(Step):
                 yield too_complex(Mark(old.path))
                 return
             guarded = any(self.loop in variables(c) for c in old.conditions)
-            if not reached:
-                yield Violation("RGN001", Kind.ILLEGAL, reason, (Mark(old.path),))
-            elif guarded and not model(state.func).domain(old).exact:
+            if guarded and not model(state.func).domain(old).exact:
                 yield unsupported("UNS001", f"{reason}, as far as can be told", old.path)
+            elif not reached:
+                yield Violation("RGN001", Kind.ILLEGAL, reason, (Mark(old.path),))
 
     def _statement(self, state: State, stmt: Statement) -> Iterator[Violation]:
         for inner in stmt.loops[stmt.loop_names.index(self.loop) + 1 :]:
