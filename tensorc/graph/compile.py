@@ -13,12 +13,11 @@ from tensorc.graph.evaluate import empty
 from tensorc.graph.executor import CompiledTask, Executor, PlainTask, Runnable
 from tensorc.graph.graph import Array, Graph, Value
 from tensorc.graph.kernels import Scheduler, build_kernels
+from tensorc.graph.network import Network, load
 from tensorc.graph.passes import fuse, optimised
 from tensorc.graph.reports import Comparison, Layer, Profile, difference, profile_of, task_table
 from tensorc.graph.tasks import Partition, Task, partition
-from tensorc.graph.torch_export import Imported, load
 from tensorc.graph.torch_tensors import storage
-from tensorc.graph.torch_values import result_arrays, values_of
 from tensorc.ir.interp.arrays import STORAGE
 from tensorc.target import Target
 
@@ -52,12 +51,22 @@ def compile(
     """
     machine = Target.parse(target)
     imported = load(network, example_inputs, example_keywords)
+    return compile_network(imported, machine, scheduler, backend)
+
+
+def compile_network(
+    network: Network,
+    target: Target,
+    scheduler: str | Scheduler = "default",
+    backend: Backend | None = None,
+) -> CompiledNetwork:
+    """Compile a network that is imported; the arguments and errors are those of `compile`."""
 
     def tasks_of(parts: Partition, chosen: str | Scheduler) -> list[Runnable]:
         funcs = [task.func for task in parts.tasks]
         if backend is not None:
             return [PlainTask(func, backend) for func in funcs]
-        return [CompiledTask(kernel) for kernel in build_kernels(funcs, machine, chosen)]
+        return [CompiledTask(kernel) for kernel in build_kernels(funcs, target, chosen)]
 
     def evaluate(graph: Graph) -> Mapping[Value, Array]:
         parts = partition(graph, fuse(graph))
@@ -65,10 +74,10 @@ def compile(
         Executor(graph, parts, tasks_of(parts, "none")).run([], results)
         return dict(zip(graph.outputs, results, strict=True))
 
-    *_, (_, graph) = optimised(imported.graph, evaluate)
+    *_, (_, graph) = optimised(network.graph, evaluate)
     parts = partition(graph, fuse(graph))
     executor = Executor(graph, parts, tasks_of(parts, scheduler))
-    return CompiledNetwork(imported, parts, executor)
+    return CompiledNetwork(network, parts, executor)
 
 
 class CompiledNetwork:
@@ -80,9 +89,9 @@ class CompiledNetwork:
     copied. Calls from several threads run one after the other.
     """
 
-    def __init__(self, imported: Imported, partition: Partition, executor: Executor) -> None:
+    def __init__(self, network: Network, partition: Partition, executor: Executor) -> None:
         self.graph, self.partition = executor.graph, partition
-        self._imported, self._executor = imported, executor
+        self._network, self._executor = network, executor
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, v)) for v in (self.graph.inputs, self.graph.outputs))
@@ -99,10 +108,10 @@ class CompiledNetwork:
         Raises:
             ArgumentError: the call is not like the one that the network was compiled for.
         """
-        given = self._imported.flatten(arguments, keywords)
+        given = self._network.flatten(arguments, keywords)
         results, arrays = self._results(given)
         self._executor.run(self._inputs(given), arrays)
-        return self._imported.unflatten(results)
+        return self._network.unflatten(results)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -136,7 +145,7 @@ class CompiledNetwork:
         """
         if runs < 1:
             raise ArgumentError("runs", f"expected 1 or more, got {runs}")
-        given = self._imported.flatten(arguments, keywords)
+        given = self._network.flatten(arguments, keywords)
         inputs, arrays = self._inputs(given), self._results(given)[1]
         self._executor.run(inputs, arrays)
         timings = self._executor.timed(inputs, arrays, runs)
@@ -153,9 +162,8 @@ class CompiledNetwork:
         Raises:
             ArgumentError: as a call.
         """
-        given = self._imported.flatten(arguments, keywords)
-        wanted = self._imported.origins
-        known = values_of(self._imported.program, given, wanted)
+        given = self._network.flatten(arguments, keywords)
+        known = self._network.values(given)
         layers: list[Layer] = []
         arrays = self._results(given)[1]
         for call in self._executor.steps(self._inputs(given), arrays):
@@ -165,7 +173,7 @@ class CompiledNetwork:
                     layers.append(
                         Layer(call.where, call.label, value.name, *difference(ours, known[value]))
                     )
-        references = result_arrays(module, arguments, keywords)
+        references = self._network.results(module, arguments, keywords)
         results = tuple(
             Layer("", "the module's result", value.name, *difference(ours, (theirs, value.dtype)))
             for value, ours, theirs in zip(self.graph.outputs, arrays, references, strict=True)

@@ -23,18 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
-from tensorc.graph.graph import Graph, Value
+from tensorc.graph.graph import Array, Graph, Value
 from tensorc.graph.torch_composites import known
 from tensorc.graph.torch_examples import FAILURES, checked_examples
-from tensorc.graph.torch_import import (
-    CHECKS,
-    Unsupported,
-    UnsupportedNetworkError,
-    import_graph,
-    refuse_dynamic,
-)
+from tensorc.graph.torch_import import CHECKS, import_graph, refuse_dynamic
 from tensorc.graph.torch_tensors import first_line, op_name
+from tensorc.graph.torch_values import result_arrays, values_of
+from tensorc.graph.unsupported import Unsupported, UnsupportedNetworkError
 
 # What torch raises over an archive whose parts, or their contents, are not what it wrote.
 _DAMAGE = (
@@ -94,6 +91,16 @@ class Imported:
             if spec.kind.name == "USER_OUTPUT"
         ]
         return pytree.tree_unflatten(leaves, self.outputs)
+
+    def values(self, given: Sequence[Any]) -> Mapping[Value, tuple[Array, DType]]:
+        """What torch computes, operator by operator, for the tensors of a call; in storage form."""
+        return values_of(self.program, given, self.origins)
+
+    def results(
+        self, reference: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> list[Array]:
+        """The tensors that a module gives for a call, in storage form."""
+        return result_arrays(reference, arguments, keywords)
 
 
 def _reordered(spec: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:

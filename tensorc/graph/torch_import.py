@@ -7,50 +7,19 @@ unsupported is collected before anything fails.
 from __future__ import annotations
 
 import operator
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensorc.errors import UnsupportedError
 from tensorc.graph.elements import RefusedError
 from tensorc.graph.graph import Argument, Array, Graph, Node, Value
 from tensorc.graph.ops import apply, find
 from tensorc.graph.torch_composites import COMPOSITES, Emit, any_operand, known
 from tensorc.graph.torch_tensors import converted, dtype_of, op_name, schema_arguments, storage
+from tensorc.graph.unsupported import Problems, Unsupported, UnsupportedNetworkError
 
 # Nodes without a result of their own.
 CHECKS = frozenset({"_assert_tensor_metadata", "_assert_async", "sym_constrain_range"})
-
-
-@dataclass(frozen=True, slots=True)
-class Unsupported:
-    """One thing that keeps a network from being imported, with all the modules it occurs in."""
-
-    what: str
-    reason: str
-    places: tuple[tuple[str, int], ...]
-
-    @property
-    def count(self) -> int:
-        return sum(count for _, count in self.places)
-
-    def __str__(self) -> str:
-        times = "once" if self.count == 1 else f"{self.count} times"
-        shown = [f"{path or 'the network itself'}" for path, _ in self.places[:5]]
-        more = len(self.places) - len(shown)
-        where = ", ".join(shown) + (f" and {more} more modules" if more > 0 else "")
-        reason = f": {self.reason}" if self.reason else ""
-        return f"{self.what}{reason} ({times}, in {where})"
-
-
-class UnsupportedNetworkError(UnsupportedError):
-    """A network that cannot be imported. `problems` lists everything that is in the way."""
-
-    def __init__(self, name: str, problems: Iterable[Unsupported]):
-        self.name, self.problems = name, tuple(problems)
-        lines = "".join(f"\n  {problem}" for problem in self.problems)
-        super().__init__(f"{name} uses what is not supported:{lines}")
 
 
 def import_graph(program: Any) -> tuple[Graph, Mapping[Value, str]]:
@@ -68,7 +37,7 @@ def import_graph(program: Any) -> tuple[Graph, Mapping[Value, str]]:
 @dataclass
 class _Importer:
     program: Any
-    problems: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
+    problems: Problems = field(default_factory=Problems)
     values: dict[Any, Value | tuple[Value | None, ...]] = field(default_factory=dict)
     origins: dict[Value, str] = field(default_factory=dict)
 
@@ -78,15 +47,8 @@ class _Importer:
         nodes = [made for node in self.program.graph.nodes for made in self._node(node)]
         outputs = self._outputs()
         name = network_name(self.program)
-        if self.problems:
-            raise UnsupportedNetworkError(
-                name,
-                (Unsupported(*key, tuple(places.items())) for key, places in self.problems.items()),
-            )
+        self.problems.refuse(name)
         return Graph(inputs, outputs, tuple(nodes), constants, name).pruned()
-
-    def _problem(self, what: str, reason: str, where: str) -> None:
-        self.problems.setdefault((what, reason), Counter())[where] += 1
 
     def _inputs(self) -> tuple[tuple[Value, ...], dict[Value, Array]]:
         by_name = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
@@ -120,11 +82,11 @@ class _Importer:
         dtype = dtype_of(getattr(tensor, "dtype", None))
         if dtype is None:
             kind = getattr(tensor, "dtype", type(tensor).__name__)
-            self._problem(f"a value of type {kind}", "", where)
+            self.problems.add(f"a value of type {kind}", "", where)
             return None
         if not all(isinstance(extent, int) for extent in tensor.shape):
             shape = ", ".join(map(str, tensor.shape))
-            self._problem("a shape that depends on data", f"`{name}` is [{shape}]", where)
+            self.problems.add("a shape that depends on data", f"`{name}` is [{shape}]", where)
             return None
         return Value(name, tuple(tensor.shape), dtype)
 
@@ -134,7 +96,9 @@ class _Importer:
         for spec in self.program.graph_signature.output_specs:
             if spec.kind.name != "USER_OUTPUT":
                 what = f"a result of kind {spec.kind.name.lower()}"
-                self._problem(what, "the network changes its inputs or buffers", str(spec.target))
+                self.problems.add(
+                    what, "the network changes its inputs or buffers", str(spec.target)
+                )
             elif not hasattr(spec.arg, "value"):
                 value = self.values.get(by_name[spec.arg.name])
                 if isinstance(value, Value):
@@ -158,7 +122,7 @@ class _Importer:
             return []
         found = known(node)
         if found is None:
-            self._problem(name, "no such operator", where)
+            self.problems.add(name, "no such operator", where)
             self._results(node, where)
             return []
         arguments = self._arguments(node)
@@ -186,7 +150,7 @@ class _Importer:
         try:
             result = COMPOSITES[name].build(emit, **dict(arguments))
         except RefusedError as error:
-            self._problem(name, str(error), where)
+            self.problems.add(name, str(error), where)
             return []
         if not emit.nodes:
             self.values[node] = result
@@ -235,13 +199,13 @@ class _Importer:
         try:
             results = apply(node, any_operand)
         except RefusedError as error:
-            self._problem(name, str(error), node.where)
+            self.problems.add(name, str(error), node.where)
             return
         for value, result in zip(node.outputs, results, strict=True):
             if (result.shape, result.dtype) != (value.shape, value.dtype):
                 ours = f"{result.dtype}{list(result.shape)}"
                 reason = f"torch gives {value.dtype}{list(value.shape)} here, our operator {ours}"
-                self._problem(name, reason, node.where)
+                self.problems.add(name, reason, node.where)
 
 
 def module_path(node: Any) -> str:

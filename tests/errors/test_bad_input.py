@@ -203,7 +203,7 @@ def test_every_error_can_be_pickled() -> None:
     package = importlib.import_module("tensorc")
     for module in pkgutil.walk_packages(package.__path__, "tensorc."):
         importlib.import_module(module.name)
-    from tensorc.graph.torch_export import UnsupportedNetworkError
+    from tensorc.graph.unsupported import UnsupportedNetworkError
 
     network = {UnsupportedNetworkError: ("a network", ("a problem",))}
     found = set(every_error())

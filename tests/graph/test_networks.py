@@ -16,7 +16,7 @@ from torch import nn
 from tensorc.errors import ArgumentError, UnsupportedError
 from tensorc.graph.backend import interpreted
 from tensorc.graph.compile import compile
-from tensorc.graph.torch_import import UnsupportedNetworkError
+from tensorc.graph.unsupported import UnsupportedNetworkError
 from tensorc.ir.nodes import Func
 from tensorc.ir.walk import replace, rewrite
 
