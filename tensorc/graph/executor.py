@@ -1,7 +1,8 @@
 """Running a network: its calls in order, on buffers that were placed once.
 
-A call of a kernel is one C call with arguments made beforehand; inputs and outputs are the memory
-of the caller's arrays. Runs of one network exclude each other, because they share its buffers.
+One native call, of the network's driver, runs all kernels. Every value has a place in the table of
+addresses that it reads; inputs and outputs are the memory of the caller's arrays. Runs of one
+network exclude each other, because they share its buffers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from tensorc.codegen.locks import ForkLock
 from tensorc.errors import InterpreterError
 from tensorc.graph.backend import Backend, declared_shape
+from tensorc.graph.driver import Driver, Step
 from tensorc.graph.evaluate import empty
 from tensorc.graph.graph import Array, Graph, Value
 from tensorc.graph.kernels import Kernel
@@ -35,15 +37,30 @@ from tensorc.runtime.module import Module
 class Slot:
     """A place for a value: the array that holds it now, and its address as C takes it."""
 
-    __slots__ = ("array", "pointer")
+    __slots__ = ("array", "number", "pointer")
 
-    def __init__(self, array: Array):
-        self.pointer = ctypes.c_void_p()
+    def __init__(self, array: Array, number: int, pointer: ctypes.c_void_p):
+        self.number, self.pointer = number, pointer
         self.hold(array)
 
     def hold(self, array: Array) -> None:
         self.array = array
         self.pointer.value = array.__array_interface__["data"][0]
+
+
+class Table:
+    """The addresses of slots, one after the other: what the driver reads."""
+
+    def __init__(self, most: int):
+        self.addresses = (ctypes.c_void_p * most)()
+        self._count = 0
+
+    def slot(self, array: Array) -> Slot:
+        """The next slot, holding an array. There are no more than `most`."""
+        number = self._count
+        self._count += 1
+        offset = number * ctypes.sizeof(ctypes.c_void_p)
+        return Slot(array, number, ctypes.c_void_p.from_buffer(self.addresses, offset))
 
 
 class Workspace:
@@ -86,14 +103,15 @@ class CompiledTask:
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
         signature = kernel.module.signature
-        self._function = signature.function(kernel.module.address)
-        self._scratch = signature.scratch
+        self.address = kernel.module.address
+        self._function = signature.function(self.address)
+        self.scratch = signature.scratch
         sizes = (signature.shared_bytes, signature.worker_bytes)
         self._shared, self._worker = (constant(size) or 0 for size in sizes)
 
     def bind(self, slots: Sequence[Slot], workspace: Workspace) -> Bound:
         arguments: list[Any] = [slot.pointer for slot in slots]
-        if self._scratch:
+        if self.scratch:
             workspace.require(self._shared, self._worker)
             arguments += [workspace.pointer, workspace.workers]
         return _c_call(self.kernel.module, self._function, tuple(arguments))
@@ -113,9 +131,36 @@ def _c_call(module: Module, function: Callable[..., int], arguments: tuple[Any, 
         code = function(*arguments)
         if code:
             # The module is named here so that its code lives as long as the call.
-            raise InterpreterError(f"{module.func.name}: run-time check {code} failed")
+            raise _failed(module, code)
 
     return bound
+
+
+def _failed(module: Module, code: int) -> InterpreterError:
+    return InterpreterError(f"{module.func.name}: run-time check {code} failed")
+
+
+def _driven(
+    steps: Sequence[Step], kernels: Sequence[CompiledTask], table: Table, workspace: Workspace
+) -> Bound:
+    driver = Driver(steps, kernels[0].kernel.module.target)
+    entries = (ctypes.c_void_p * len(kernels))(*(kernel.address for kernel in kernels))
+
+    def run() -> None:
+        result = driver.run(table.addresses, entries, workspace.pointer, workspace.workers)
+        if result:
+            failed = steps[(result >> 32) - 1].kernel
+            raise _failed(kernels[failed].kernel.module, result & 0xFFFFFFFF)
+
+    return run
+
+
+def _one_by_one(calls: Sequence[Bound]) -> Bound:
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
 
 
 class PlainTask:
@@ -160,22 +205,34 @@ class Executor:
         verify_plan(self.plan, partition.calls)
         self._arena = aligned_bytes(self.plan.size, ALIGNMENT)
         self._workspace = Workspace()
+        self._table = Table(self._most_places())
         self._slots = self._places()
         self._packed: dict[tuple[Value, int, str], Slot] = {}
-        self._bound = [self._bind(call, tasks[call.task]) for call in partition.calls]
+        arguments = [self._arguments(call, tasks[call.task]) for call in partition.calls]
+        self._bound = [
+            tasks[call.task].bind(slots, self._workspace)
+            for call, slots in zip(partition.calls, arguments, strict=True)
+        ]
         self._drop_unused()
+        self._run = self._runner(tasks, arguments)
         self._lock = ForkLock()
 
+    def _most_places(self) -> int:
+        values = len(self.graph.constants) + len(self.plan.offsets) + len(self.graph.inputs)
+        packed = sum(len(call.values) for call in self.partition.calls)
+        return values + len(self._made) + packed
+
     def _places(self) -> dict[Value, Slot]:
-        slots = {value: Slot(array) for value, array in self.graph.constants.items()}
+        slot = self._table.slot
+        slots = {value: slot(array) for value, array in self.graph.constants.items()}
         for value, offset in self.plan.offsets.items():
             raw = self._arena[offset : offset + value.bytes]
-            slots[value] = Slot(raw.view(STORAGE[value.dtype]).reshape(value.shape))
+            slots[value] = slot(raw.view(STORAGE[value.dtype]).reshape(value.shape))
         for value in (*self.graph.inputs, *self._made):
-            slots[value] = Slot(empty(value))
+            slots[value] = slot(empty(value))
         return slots
 
-    def _bind(self, call: Call, task: Runnable) -> Bound:
+    def _arguments(self, call: Call, task: Runnable) -> list[Slot]:
         func = self.partition.tasks[call.task].func
         slots = []
         for param, value in zip(func.params, call.values, strict=True):
@@ -183,7 +240,18 @@ class Executor:
             if param.mode == "const":
                 slot = self._constant(call.task, param.name, value, task)
             slots.append(slot)
-        return task.bind(slots, self._workspace)
+        return slots
+
+    def _runner(self, tasks: Sequence[Runnable], arguments: Sequence[Sequence[Slot]]) -> Bound:
+        """All calls as one: of the driver, or of each task where they are not compiled."""
+        kernels = [task for task in tasks if isinstance(task, CompiledTask)]
+        if not kernels or len(kernels) < len(tasks):
+            return _one_by_one(self._bound)
+        steps = [
+            Step(call.task, tuple(slot.number for slot in slots), kernels[call.task].scratch)
+            for call, slots in zip(self.partition.calls, arguments, strict=True)
+        ]
+        return _driven(steps, kernels, self._table, self._workspace)
 
     def _constant(self, number: int, parameter: str, value: Value, task: Runnable) -> Slot:
         """The slot of a constant as a task reads it; calls of one task share what was packed."""
@@ -191,7 +259,7 @@ class Executor:
         if key not in self._packed:
             plain = self.graph.constants[value]
             array = task.packed(parameter, plain)
-            self._packed[key] = self._slots[value] if array is plain else Slot(array)
+            self._packed[key] = self._slots[value] if array is plain else self._table.slot(array)
         return self._packed[key]
 
     def _drop_unused(self) -> None:
@@ -211,8 +279,7 @@ class Executor:
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Fill `outputs` from `inputs`: compact arrays in storage form, of the graph's shapes."""
         with self._running(inputs, outputs):
-            for bound in self._bound:
-                bound()
+            self._run()
 
     def steps(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Iterator[Call]:
         """Run call by call: each is yielded when it is done, and `value` gives what it wrote."""

@@ -70,6 +70,22 @@ def compiled(func: Func, target: Target, options: Options) -> Code:
     return code
 
 
+def compiled_text(text: str, target: Target) -> bytes:
+    """The object file of a module of LLVM text, from the compile cache if it was compiled before.
+
+    Raises:
+        LLVMError: the text does not parse, or is not a valid module.
+        TargetError: the target is not one that LLVM knows.
+    """
+    store = _cache_in(config.cache_dir)
+    key = CacheKey.of(text, target, form="llvm")
+    found = store.get(key)
+    if found is None:
+        found = compile_module(text, target).object_bytes()
+        store.put(key, found)
+    return found
+
+
 @cache
 def _cache_in(folder: Path) -> CompileCache:
     return CompileCache(folder / "compiled")
