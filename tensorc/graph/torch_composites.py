@@ -7,15 +7,14 @@ other operators than core ATen's and those here is imported as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from tensorc.graph.elements import Operand, operand
-from tensorc.graph.graph import Argument, Node, Value
-from tensorc.graph.ops import apply, find
+from tensorc.graph.emit import Emit
+from tensorc.graph.graph import Argument, Value
+from tensorc.graph.ops import find
 from tensorc.graph.torch_tensors import op_name, schema_arguments
-from tensorc.ir import build as tc
 
 Build: TypeAlias = Callable[..., Value]
 Arguments: TypeAlias = Mapping[str, Any]
@@ -25,30 +24,6 @@ _FRESH = frozenset(
     {"add", "addmm", "batch_norm", "bmm", "cat", "conv2d", "convolution", "div", "gelu", "linear",
      "mean", "mm", "mul", "relu", "sigmoid", "silu", "sub", "tanh"}
 )  # fmt: skip
-
-
-@dataclass
-class Emit:
-    """Makes nodes; a call gives a node's first result, whose shape and dtype are worked out."""
-
-    name: str
-    where: str
-    nodes: list[Node] = field(default_factory=list)
-
-    def __call__(self, op: str, /, **arguments: Argument) -> Value:
-        given = tuple(arguments.items())
-        results = apply(Node(op, given, (), self.where), any_operand)
-        outputs = tuple(
-            Value(f"{self.name}.{len(self.nodes)}.{n}", result.shape, result.dtype)
-            for n, result in enumerate(results)
-        )
-        self.nodes.append(Node(op, given, outputs, self.where))
-        return outputs[0]
-
-
-def any_operand(value: Value) -> Operand:
-    """An operand with the shape and dtype of a value."""
-    return operand(tc.placeholder(value.shape, value.dtype))
 
 
 @dataclass(frozen=True, slots=True)

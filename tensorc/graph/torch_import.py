@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensorc.graph.elements import RefusedError
+from tensorc.graph.emit import Emit, any_operand
 from tensorc.graph.graph import Argument, Array, Graph, Node, Value
 from tensorc.graph.ops import apply, find
-from tensorc.graph.torch_composites import COMPOSITES, Emit, any_operand, known
+from tensorc.graph.torch_composites import COMPOSITES, known
 from tensorc.graph.torch_tensors import converted, dtype_of, op_name, schema_arguments, storage
 from tensorc.graph.unsupported import Problems, Unsupported, UnsupportedNetworkError
 
