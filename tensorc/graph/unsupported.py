@@ -48,8 +48,10 @@ class Problems:
     def add(self, what: str, reason: str, where: str) -> None:
         self.found.setdefault((what, reason), Counter())[where] += 1
 
+    def listed(self) -> tuple[Unsupported, ...]:
+        return tuple(Unsupported(*key, tuple(c.items())) for key, c in self.found.items())
+
     def refuse(self, name: str) -> None:
         """Raises UnsupportedNetworkError for the network `name` if there are any."""
         if self.found:
-            each = (Unsupported(*key, tuple(c.items())) for key, c in self.found.items())
-            raise UnsupportedNetworkError(name, each)
+            raise UnsupportedNetworkError(name, self.listed())
