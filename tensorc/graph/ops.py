@@ -51,7 +51,10 @@ class Operator:
 
 
 _TABLE: dict[str, Operator] = {}
-_FAMILIES = ("pointwise", "views", "fills", "linear", "pooling", "reductions", "norms", "indexing")
+_FAMILIES = (
+    "pointwise", "functions", "activations", "views", "fills", "linear", "pooling", "reductions",
+    "norms", "indexing",
+)  # fmt: skip
 
 
 def operator(

@@ -1,4 +1,4 @@
-"""Maps of elements: arithmetic, comparisons, activations, conversions."""
+"""Maps of elements: arithmetic, comparisons, choices, conversions."""
 
 from __future__ import annotations
 
@@ -28,71 +28,6 @@ Binary = Callable[[Handle, Handle], Handle]
 
 
 # One operand -----------------------------------------------------------------------------------
-
-
-def _real(fn: Unary, wide: bool = False) -> Callable[..., Operand]:
-    """A function of real numbers: integers become f32. With `wide`, halves compute in f32."""
-
-    def build(self: Operand) -> Operand:
-        result = float_dtype(self.dtype)
-        return elementwise(fn, self, compute=wide_dtype(result) if wide else result, result=result)
-
-    return build
-
-
-def _log1p(x: Handle) -> Handle:
-    """log(1 + x) without losing small x: Kahan's correction, as in the HP-15C's manual (1982)."""
-    u = x + 1.0
-    regular = tc.select(tc.logical_or(u == math.inf, x == -1.0), tc.log(u), tc.log(u) * x / (u - 1))
-    return tc.select(u == 1.0, x, regular)
-
-
-def _expm1(x: Handle) -> Handle:
-    """exp(x) - 1 without losing small x: Kahan's correction, as in the HP-15C's manual (1982)."""
-    u = tc.exp(x)
-    small = (u - 1.0) * (x / tc.log(u))
-    regular = tc.select(tc.logical_or(u == math.inf, u - 1.0 == -1.0), u - 1.0, small)
-    return tc.select(u == 1.0, x, regular)
-
-
-def _tan(x: Handle) -> Handle:
-    return tc.sin(x) / tc.cos(x)
-
-
-def _sinh(x: Handle) -> Handle:
-    e = _expm1(tc.abs(x))
-    half = tc.select(e == math.inf, e, (e + e / (e + 1.0)) * 0.5)
-    return tc.select(x < 0.0, -half, half)
-
-
-def _cosh(x: Handle) -> Handle:
-    e = tc.exp(tc.abs(x))
-    return e * 0.5 + 0.5 / e
-
-
-_COSTLY: Mapping[str, tuple[Unary, bool]] = {
-    "exp": (tc.exp, False),
-    "log": (tc.log, False),
-    "rsqrt": (tc.rsqrt, False),
-    "tanh": (tc.tanh, False),
-    "erf": (tc.erf, False),
-    "sigmoid": (tc.sigmoid, False),
-    "sin": (tc.sin, False),
-    "cos": (tc.cos, False),
-    "sqrt": (tc.sqrt, False),
-    "reciprocal": (lambda x: number(1.0, x.dtype) / x, False),
-    "log2": (lambda x: tc.log(x) * (1 / math.log(2)), True),
-    "log10": (lambda x: tc.log(x) * (1 / math.log(10)), True),
-    "log1p": (_log1p, True),
-    "expm1": (_expm1, True),
-    "exp2": (lambda x: tc.pow(number(2.0, x.dtype), x), True),
-    "tan": (_tan, True),
-    "sinh": (_sinh, True),
-    "cosh": (_cosh, True),
-    "silu": (lambda x: x * tc.sigmoid(x), True),
-}
-for _name, (_fn, _wide) in _COSTLY.items():
-    operator(_name, kind=Kind.POINTWISE, costly=True)(_real(_fn, _wide))
 
 
 def _same(fn: Unary, floats: Unary | None = None) -> Callable[..., Operand]:
@@ -133,11 +68,6 @@ operator("trunc", "fix", kind=Kind.POINTWISE)(_same(_itself, tc.trunc))
 operator("round", kind=Kind.POINTWISE)(_same(_itself, tc.round))
 operator("square", kind=Kind.POINTWISE)(_same(lambda x: x * x))
 operator("bitwise_not", kind=Kind.POINTWISE)(_same(lambda x: ~x))
-
-
-@operator("relu", kind=Kind.POINTWISE)
-def relu(self: Operand) -> Operand:
-    return elementwise(lambda x: tc.maximum(x, number(0, x.dtype)), self, compute=self.dtype)
 
 
 @operator("isnan", kind=Kind.POINTWISE)
@@ -359,59 +289,3 @@ def where(condition: Operand, self: Value, other: Value) -> Operand:
         )
 
     return Operand(broadcast_shape(*shapes), dtype, element)
-
-
-# Activations and limits ------------------------------------------------------------------------
-
-
-@operator("clamp", kind=Kind.POINTWISE)
-def clamp(self: Operand, min: Value | None = None, max: Value | None = None) -> Operand:
-    dtype = common_dtype(self, *(limit for limit in (min, max) if limit is not None))
-    result = elementwise(_itself, self, compute=dtype)
-    if min is not None:
-        result = elementwise(tc.maximum, result, min, compute=dtype)
-    if max is not None:
-        result = elementwise(tc.minimum, result, max, compute=dtype)
-    return result
-
-
-@operator("hardtanh", kind=Kind.POINTWISE)
-def hardtanh(self: Operand, min_val: Number = -1, max_val: Number = 1) -> Operand:
-    return elementwise(
-        lambda x: tc.minimum(tc.maximum(x, number(min_val, x.dtype)), number(max_val, x.dtype)),
-        self, compute=self.dtype,
-    )  # fmt: skip
-
-
-@operator("leaky_relu", kind=Kind.POINTWISE)
-def leaky_relu(self: Operand, negative_slope: Number = 0.01) -> Operand:
-    return elementwise(
-        lambda x: tc.select(x > 0.0, x, x * float(negative_slope)),
-        self, compute=wide_dtype(self.dtype), result=self.dtype,
-    )  # fmt: skip
-
-
-@operator("elu", kind=Kind.POINTWISE, costly=True)
-def elu(self: Operand, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Operand:
-    def value(x: Handle) -> Handle:
-        below = _expm1(x * float(input_scale)) * float(alpha * scale)
-        return tc.select(x > 0.0, x * float(scale), below)
-
-    return elementwise(value, self, compute=wide_dtype(self.dtype), result=self.dtype)
-
-
-@operator("gelu", kind=Kind.POINTWISE, costly=True)
-def gelu(self: Operand, approximate: str = "none") -> Operand:
-    def exact(x: Handle) -> Handle:
-        return x * 0.5 * (tc.erf(x * math.sqrt(0.5)) + 1.0)
-
-    def tanh(x: Handle) -> Handle:
-        inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-        return x * 0.5 * (tc.tanh(inner) + 1.0)
-
-    if approximate not in ("none", "tanh"):
-        raise RefusedError(f"approximate={approximate!r}")
-    return elementwise(
-        exact if approximate == "none" else tanh,
-        self, compute=wide_dtype(self.dtype), result=self.dtype,
-    )  # fmt: skip
