@@ -178,6 +178,12 @@ def load(c: Context, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
     return from_memory(c, raw, buffer.dtype, 1)
 
 
+def prefetch(c: Context, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+    """A request for the second-level cache: the first holds what is being read now."""
+    where = address(c, buffer, flat_index(buffer, indices))
+    c.out.effect(f"call void @llvm.prefetch.p0(ptr {where.pointer}, i32 0, i32 2, i32 1)")
+
+
 def _first(index: Ramp, step: int) -> Expr:
     """The index of the lane that lies lowest in memory."""
     return index.base if step == 1 else lane_of(index, index.lanes - 1)

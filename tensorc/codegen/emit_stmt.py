@@ -11,7 +11,7 @@ from tensorc.codegen.passes.flatten import flat_index
 from tensorc.codegen.passes.trees import find, lanes_here
 from tensorc.codegen.values import Value
 from tensorc.dtype import DType
-from tensorc.ir.nodes import Alloc, For, If, MaskedStore, Seq, Stmt, Store
+from tensorc.ir.nodes import Alloc, For, If, MaskedStore, Prefetch, Seq, Stmt, Store
 
 
 def execute(c: Context, stmt: Stmt) -> None:
@@ -31,6 +31,8 @@ def execute(c: Context, stmt: Stmt) -> None:
         case Alloc(buffer=buffer, body=body):
             emit_memory.allocate(c, buffer)
             execute(c, body)
+        case Prefetch(buffer=buffer, indices=indices):
+            emit_memory.prefetch(c, buffer, indices)
         case _:
             raise TypeError(f"not a lowered statement: {stmt!r}")
 

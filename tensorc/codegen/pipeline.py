@@ -14,6 +14,7 @@ from tensorc.codegen.passes.accumulators import accumulators
 from tensorc.codegen.passes.flatten import flatten
 from tensorc.codegen.passes.halving import halving
 from tensorc.codegen.passes.partition import partition
+from tensorc.codegen.passes.prefetches import prefetches
 from tensorc.codegen.passes.reductions import reductions
 from tensorc.codegen.passes.registers import registers
 from tensorc.codegen.passes.shadows import shadows
@@ -96,4 +97,6 @@ def lower(func: Func, target: Target, options: Options = Options()) -> Lowered:
         # Checks ask for each index of an access by itself.
         current = flatten(current)
         stages.append(("flatten", current))
+        current = prefetches(current)
+        stages.append(("prefetches", current))
     return Lowered(func, tuple(stages), storage, target, options, marks)

@@ -28,6 +28,7 @@ from tensorc.ir.nodes import (
     Mode,
     Node,
     Param,
+    Prefetch,
     Ramp,
     Reduce,
     Scope,
@@ -163,7 +164,7 @@ def rank(program: Program) -> Iterator[Fault]:
     for place in program.places:
         node = place.node
         for buffer in buffers_of(node):
-            assert isinstance(node, Load | MaskedLoad | Store | MaskedStore | Reduce)
+            assert isinstance(node, Load | MaskedLoad | Store | MaskedStore | Reduce | Prefetch)
             indices = node.indices
             if len(indices) != len(buffer.shape):
                 yield (
@@ -227,7 +228,7 @@ def _positions(node: Node) -> Iterator[tuple[str, Expr]]:
             yield from (("loop variable", var), ("bound", begin), ("bound", end))
         case Load(indices=indices) | MaskedLoad(indices=indices) | Store(indices=indices):
             yield from (("index", index) for index in indices)
-        case MaskedStore(indices=indices) | Reduce(indices=indices):
+        case MaskedStore(indices=indices) | Reduce(indices=indices) | Prefetch(indices=indices):
             yield from (("index", index) for index in indices)
     for buffer in _declared(node):
         yield from (("extent", extent) for extent in buffer.shape)
@@ -327,7 +328,7 @@ def vectorized(program: Program) -> Iterator[Fault]:
                     yield place, f"a vectorize loop of {extent} lanes; at most {MAX_LANES}"
 
 
-_LOWERED = (Ramp, Broadcast, Let, MaskedLoad, MaskedStore)
+_LOWERED = (Ramp, Broadcast, Let, MaskedLoad, MaskedStore, Prefetch)
 
 
 def lowered(program: Program) -> Iterator[Fault]:
@@ -345,7 +346,7 @@ def lanes(program: Program) -> Iterator[Fault]:
         wide = sorted({lanes for lanes in parts if lanes > 1})
         if len(wide) > 1:
             yield place, f"vectors of {' and '.join(map(str, wide))} lanes together"
-        elif wide and isinstance(node, For | If | Alloc | Param | Ramp | Broadcast):
+        elif wide and isinstance(node, For | If | Alloc | Param | Ramp | Broadcast | Prefetch):
             yield place, f"a vector of {wide[0]} lanes where one value belongs"
         elif wide and isinstance(node, Store | MaskedStore) and _one(node.indices, known):
             yield place, f"{wide[0]} lanes are stored in one element"
@@ -367,7 +368,7 @@ def _together(node: Node) -> tuple[Expr, ...]:
             return condition, a, b
         case Broadcast(value=a) | If(condition=a):
             return (a,)
-        case Load(indices=indices):
+        case Load(indices=indices) | Prefetch(indices=indices):
             return indices
         case MaskedLoad(indices=indices, mask=mask):
             return *indices, mask

@@ -310,3 +310,14 @@ class MaskedStore(Stmt):
     value: Expr
     mask: Expr
     span: Span | None = field(default=None, compare=False)
+
+
+@node
+class Prefetch(Stmt):
+    """A hint that the element at `indices`, and those beside it, will be read soon.
+
+    It reads nothing, and the indices may lie outside the buffer.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]

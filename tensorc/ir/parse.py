@@ -40,6 +40,7 @@ from tensorc.ir.nodes import (
     If,
     MaskedStore,
     Param,
+    Prefetch,
     Reduce,
     Span,
     Stmt,
@@ -280,6 +281,8 @@ class Parser(DeclarationParser):
             return self.reduction(label)
         if self.ahead("(") and word == "store":
             return self.masked_store(label)
+        if self.ahead("(") and word == "prefetch" and not label:
+            return self.prefetch()
         if self.allocates():
             raise self.error(
                 token, f"{token.text} = alloc(...) has no label and is alone in its line"
@@ -340,6 +343,13 @@ class Parser(DeclarationParser):
         self.accept(",")
         self.expect(")")
         return Reduce(label, op, buffers, indices, tuple(values), span)
+
+    def prefetch(self) -> Stmt:
+        self.next()
+        self.expect("(")
+        buffer, indices, _ = self.target()
+        self.expect(")")
+        return Prefetch(buffer, indices)
 
     def several(self, count: int, read: Callable[[int], T]) -> list[T]:
         """One piece, or `count` pieces in parentheses with commas between them."""

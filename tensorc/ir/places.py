@@ -20,6 +20,7 @@ from tensorc.ir.nodes import (
     MaskedLoad,
     MaskedStore,
     Node,
+    Prefetch,
     Reduce,
     Seq,
     Stmt,
@@ -116,6 +117,10 @@ def _stmt(stmt: Stmt, path: Path, around: Around) -> Iterator[Place]:
             around = replace(around, where=f"statement `{name}`")
             yield Place(stmt, path, around)
             yield from _parts(stmt, path, around)
+        case Prefetch(buffer=buffer):
+            around = replace(around, where=f"a prefetch of `{buffer.name}`")
+            yield Place(stmt, path, around)
+            yield from _parts(stmt, path, around)
 
 
 def _parts(node: Node, path: Path, around: Around) -> Iterator[Place]:
@@ -138,7 +143,7 @@ def _expr(expr: Expr, path: Path, around: Around) -> Iterator[Place]:
 def buffers_of(node: Node) -> tuple[Buffer, ...]:
     """The buffers that a node itself reads or writes."""
     match node:
-        case Load() | MaskedLoad() | Store() | MaskedStore():
+        case Load() | MaskedLoad() | Store() | MaskedStore() | Prefetch():
             return (node.buffer,)
         case Reduce(buffers=buffers):
             return buffers

@@ -29,6 +29,7 @@ from tensorc.ir.nodes import (
     MaskedLoad,
     MaskedStore,
     Param,
+    Prefetch,
     Ramp,
     Reduce,
     Select,
@@ -150,6 +151,11 @@ def _stmt(writer: Writer, stmt: Stmt, depth: int, path: Path, last: bool) -> Non
             if stmt.name != label:
                 writer.put(name_text(stmt.name) + ": ")
             _leaf(writer, stmt, path)
+            writer.end()
+        case Prefetch(buffer=buffer, indices=indices):
+            writer.put("prefetch(")
+            _access(writer, buffer, indices, path)
+            writer.put(")")
             writer.end()
 
 

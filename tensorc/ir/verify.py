@@ -127,7 +127,7 @@ CONDITIONS = (
     ),
     Condition(
         "lowered",
-        "Ramp, Broadcast, Let, MaskedLoad and MaskedStore occur in lowered programs only.",
+        "Ramp, Broadcast, Let, MaskedLoad, MaskedStore and Prefetch occur in lowered ones only.",
         conditions.lowered,
     ),
     Condition(

@@ -26,6 +26,7 @@ from tensorc.ir.nodes import (
     MaskedLoad,
     MaskedStore,
     Node,
+    Prefetch,
     Ramp,
     Reduce,
     Select,
@@ -57,6 +58,7 @@ CHILDREN: Mapping[type, tuple[str, ...]] = {
     Alloc: ("body",),
     Store: ("indices", "value"),
     MaskedStore: ("indices", "value", "mask"),
+    Prefetch: ("indices",),
     Reduce: ("indices", "values"),
     Func: ("body",),
 }
@@ -173,7 +175,7 @@ def substitute(node: N, values: Mapping[str, Expr]) -> N:
 def with_buffers(node: Node, change: Callable[[Buffer], Buffer]) -> Node | None:
     """A node with its own buffers changed; None when it has none, or none changes."""
     match node:
-        case Load() | MaskedLoad() | Store() | MaskedStore() | Alloc():
+        case Load() | MaskedLoad() | Store() | MaskedStore() | Prefetch() | Alloc():
             new = change(node.buffer)
             return None if new is node.buffer else replace(node, buffer=new)
         case Reduce(buffers=old):

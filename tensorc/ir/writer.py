@@ -23,8 +23,8 @@ class Layout:
     """The printed lines, and where in them a node stands.
 
     `places` maps the path (see `walk`) of each For to its loop variable, If to its condition, Alloc
-    to the buffer's name, Store, Reduce and MaskedStore to the (first) access written, Load and
-    MaskedLoad to the access.
+    to the buffer's name, Store, Reduce and MaskedStore to the (first) access written, Load,
+    MaskedLoad and Prefetch to the access.
     """
 
     lines: tuple[str, ...]

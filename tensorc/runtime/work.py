@@ -28,6 +28,7 @@ from tensorc.ir.nodes import (
     Load,
     MaskedLoad,
     MaskedStore,
+    Prefetch,
     Ramp,
     Reduce,
     Select,
@@ -118,6 +119,8 @@ class _Counter:
                 return self.count(body, values) if holds else Counter()
             case For():
                 return self.loop(stmt, values)
+            case Prefetch():
+                return Counter()
         if id(stmt) not in self.leaf:
             assert isinstance(stmt, Store | MaskedStore | Reduce)
             self.leaf[id(stmt)] = _leaf_work(stmt)

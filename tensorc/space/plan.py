@@ -55,6 +55,12 @@ class Plan:
     def unroll(self, loop: str) -> None:
         self.steps.append(p.Unroll(loop))
 
+    def prefetch(self, loop: str, buffer: str, offset: int) -> None:
+        """Ask, while the loop runs, for what the iteration `offset` further on reads."""
+        self.steps.append(p.Annotate(loop, "prefetch", buffer))
+        if offset > 1:
+            self.steps.append(p.Annotate(loop, "prefetch_offset", offset))
+
     def decompose_reduction(self, statement: str, fill: str, loops: Iterable[str]) -> list[str]:
         """`fill` is the fill's name and `loops` those that it shares with the reduction."""
         self.steps.append(p.DecomposeReduction(statement))

@@ -217,7 +217,9 @@ _FIELDS: dict[str, Callable[[Source, State], Any]] = {
     "scope": _scope,
     "tail": lambda source, state: source.pick(("guard", "shift", "pad", "none")),
     "key": lambda source, state: source.pick(("note", "prefetch", "no key")),
-    "value": lambda source, state: source.pick((1, "text", 2.5)),
+    "value": lambda source, state: (
+        source.pick((1, "text", 2.5)) if source.chance(50) else _buffer(source, state)
+    ),
     "multiple": lambda source, state: source.pick((4, 2, 3, 8, 1, 0)),
     "recompute": lambda source, state: source.chance(50),
 }

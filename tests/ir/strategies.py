@@ -32,6 +32,7 @@ from tensorc.ir.nodes import (
     MaskedLoad,
     MaskedStore,
     Param,
+    Prefetch,
     Ramp,
     Reduce,
     Select,
@@ -180,7 +181,7 @@ def make_buffer(draw: Draw, scope: Scope, sizes: list[Var]) -> Buffer:
 
 
 def statement(draw: Draw, scope: Scope, depth: int) -> Stmt:
-    kinds = ["store", "store", "reduce", "masked"]
+    kinds = ["store", "store", "reduce", "masked", "prefetch"]
     if depth > 0:
         kinds += ["for", "for", "if", "seq", "alloc", "empty"]
     match draw(st.sampled_from(kinds)) if scope.buffers else "empty":
@@ -201,6 +202,11 @@ def statement(draw: Draw, scope: Scope, depth: int) -> Stmt:
             return Alloc(buffer, statement(draw, inner, depth - 1))
         case "empty":
             return Seq(())
+        case "prefetch":
+            buffer = draw(st.sampled_from(scope.buffers))
+            return Prefetch(
+                buffer, tuple(expression(draw, scope, DType.INDEX, 2) for _ in buffer.shape)
+            )
         case kind:
             return leaf(draw, scope, kind)
 
@@ -292,6 +298,8 @@ def unique(body: Stmt) -> Stmt:
                 return replace(stmt, body=tuple(visit(part) for part in parts))
             case For() | If() | Alloc():
                 return replace(stmt, body=visit(stmt.body))
+            case Prefetch():
+                return stmt
         name = first_free(stmt.name, taken)
         taken.add(name)
         return replace(stmt, name=name)

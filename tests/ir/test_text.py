@@ -32,6 +32,7 @@ from tensorc.ir.nodes import (
     MaskedLoad,
     MaskedStore,
     Param,
+    Prefetch,
     Reduce,
     Seq,
     Store,
@@ -168,7 +169,7 @@ def test_a_statement_alone():
 def test_each_place_is_where_the_node_was_written(func):
     shown = layout(func)
     assert shown.text == print_func(func)
-    placed = (For, If, Alloc, Store, Reduce, MaskedStore, Load, MaskedLoad)
+    placed = (For, If, Alloc, Store, Reduce, MaskedStore, Prefetch, Load, MaskedLoad)
     expected = {path for path, node in walk(func) if isinstance(node, placed)}
     assert set(shown.places) == expected
     for path, place in shown.places.items():
@@ -186,6 +187,7 @@ def test_each_place_is_where_the_node_was_written(func):
                 Store(buffer=b, indices=n)
                 | MaskedStore(buffer=b, indices=n)
                 | MaskedLoad(buffer=b, indices=n)
+                | Prefetch(buffer=b, indices=n)
             ):
                 assert text == print_expr(Load(b, n))
             case Reduce(buffers=buffers, indices=n):

@@ -28,6 +28,7 @@ from tensorc.ir.nodes import (
     MaskedStore,
     Node,
     Param,
+    Prefetch,
     Ramp,
     Reduce,
     Select,
@@ -396,6 +397,12 @@ BROKEN: list[tuple[str, Func, str, bool]] = [
     ),
     (
         "lowered",
+        func(Prefetch(C, (ZERO,))),
+        "a prefetch of `C`: Prefetch belongs to lowered programs only",
+        False,
+    ),
+    (
+        "lowered",
         func(store(at=Let(i, ZERO, i))),
         "statement `C`: Let belongs to lowered programs only",
         False,
@@ -463,27 +470,35 @@ def test_the_path_leads_to_the_fault() -> None:
 # Programs that break nothing ----------------------------------------------------------------------
 
 
+def unlowered(node: Node) -> Node | None:
+    """What stands for a lowered form in a program that is not."""
+    match node:
+        case Ramp(base=value) | Broadcast(value=value):
+            return value
+        case Let(var=var, value=value, body=body):
+            hidden = {var.name: value}
+            return rewrite(body, lambda n: hidden.get(getattr(n, "name", None)))
+        case MaskedLoad(buffer=buffer, indices=indices):
+            return Load(buffer, indices)
+        case MaskedStore(name=name, buffer=buffer, indices=indices, value=value):
+            return Store(name, buffer, indices, value)
+        case Prefetch():
+            return Seq(())
+    return None
+
+
 def plain(function: Func) -> Func:
     """A random function without the lowered forms, and what the strategy draws too freely put
     right: scopes of parameters, extents of vectorize loops, reductions twice into one buffer."""
 
     def change(node: Node) -> Node | None:
         match node:
-            case Ramp(base=value) | Broadcast(value=value):
-                return value
-            case Let(var=var, value=value, body=body):
-                hidden = {var.name: value}
-                return rewrite(body, lambda n: hidden.get(getattr(n, "name", None)))
-            case MaskedLoad(buffer=buffer, indices=indices):
-                return Load(buffer, indices)
-            case MaskedStore(name=name, buffer=buffer, indices=indices, value=value):
-                return Store(name, buffer, indices, value)
             case Reduce() if len({b.name for b in node.buffers}) < len(node.buffers):
                 first, value = node.buffers[:1], node.values[:1]
                 return replace(node, op="max", buffers=first, values=value)
             case For(kind="vectorize"):
                 return replace(node, begin=ZERO, end=index(64))
-        return None
+        return unlowered(node)
 
     params, body = [], normalised(rewrite(function.body, change))
     for param in function.params:

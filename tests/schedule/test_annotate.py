@@ -11,10 +11,10 @@ def f(A: Buffer["i32", N], B: Buffer["i32", N, "out"]):
 
 def test_a_note_of_one_key_is_replaced() -> None:
     s = schedule(TEXT)
-    s.annotate("i", "prefetch", 2)
+    s.annotate("i", "chunks", 2)
     s.annotate("i", "note", "twice")
-    s.annotate("i", "prefetch", 3)
-    assert 'range(N, prefetch=3, note="twice")' in str(s)
+    s.annotate("i", "chunks", 3)
+    assert 'range(N, chunks=3, note="twice")' in str(s)
     check(s)
 
 
@@ -33,3 +33,19 @@ def test_annotate_refused() -> None:
         s.annotate("i", "no key", 1)
     with refused(s, "ARG001"):
         s.annotate("i", "note", 1.5)  # type: ignore[arg-type]
+    with refused(s, "ARG001"):
+        s.annotate("i", "prefetch", "B")
+    with refused(s, "ARG001"):
+        s.annotate("i", "prefetch", 1)
+    with refused(s, "ARG001"):
+        s.annotate("i", "prefetch_offset", 0)
+    with refused(s, "ARG001"):
+        s.annotate("i", "prefetch_offset", "A")
+
+
+def test_a_loop_prefetches_what_it_reads() -> None:
+    s = schedule(TEXT)
+    s.annotate("i", "prefetch", "A")
+    s.annotate("i", "prefetch_offset", 2)
+    assert 'range(N, prefetch="A", prefetch_offset=2)' in str(s)
+    check(s)

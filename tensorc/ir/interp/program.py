@@ -22,6 +22,7 @@ from tensorc.ir.nodes import (
     If,
     Let,
     MaskedStore,
+    Prefetch,
     Reduce,
     Seq,
     Stmt,
@@ -169,6 +170,8 @@ class _Statements:
                 self._store(stmt)
             case Reduce():
                 self._reduce(stmt)
+            case Prefetch():
+                self._line("pass")
             case _:
                 raise TypeError(f"not a statement: {stmt!r}")
 

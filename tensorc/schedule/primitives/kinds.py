@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tensorc.analysis.legality import concurrent, lockstep
 from tensorc.analysis.violation import Mark, Violation, malformed
-from tensorc.ir.nodes import For, LoopKind
+from tensorc.ir.nodes import For, Load, LoopKind
 from tensorc.ir.walk import enclosing, nodes, replace
 from tensorc.schedule.rewrite import put
 from tensorc.schedule.state import State, loops
@@ -173,6 +173,10 @@ def _not_in_a_vector(state: State, name: str) -> Iterator[Violation]:
 class Annotate(Step):
     """Attach a note to a loop for the code generator or for people. It changes no meaning.
 
+    The code generator reads "prefetch", the name of a buffer that the loop reads: what the next
+    iteration reads of it is brought to the near caches; and "prefetch_offset", how many iterations
+    ahead that is, 1 if it is not given.
+
     rewrite:
         for i in range(4):
             B[i] = A[i]
@@ -183,6 +187,8 @@ class Annotate(Step):
     legal when:
         the loop exists (REF001, REF002)
         the key is an identifier, the value an integer or a text (ARG001)
+        for "prefetch" the value names a buffer that the loop reads, and for "prefetch_offset" it
+        is 1 or more (ARG001)
     """
 
     primitive: ClassVar[str] = "annotate"
@@ -197,13 +203,30 @@ class Annotate(Step):
             yield cls(name, "note", 1)
 
     def check(self, state: State) -> Iterator[Violation]:
-        yield from check_loops(state, self.loop)
+        missing = tuple(check_loops(state, self.loop))
+        yield from missing
         if not str(self.key).isidentifier():
             reason = f"the key {self.key!r} is not an identifier"
             yield malformed("ARG001", f"cannot annotate `{self.loop}`: {reason}")
         if type(self.value) not in (int, str):
             reason = f"the value {self.value!r} is neither integer nor text"
             yield malformed("ARG001", f"cannot annotate `{self.loop}`: {reason}")
+        elif self.key == "prefetch_offset" and not (
+            isinstance(self.value, int) and self.value >= 1
+        ):
+            reason = f"the offset {self.value!r} is not an integer of 1 or more"
+            yield malformed("ARG001", f"cannot annotate `{self.loop}`: {reason}")
+        elif self.key == "prefetch" and not missing:
+            yield from self._check_buffer(state)
+
+    def _check_buffer(self, state: State) -> Iterator[Violation]:
+        found = state.loop(self.loop)
+        read = dict.fromkeys(load.buffer.name for load in nodes(found.node.body, Load))
+        if self.value not in read:
+            reason = f"the loop reads no buffer {self.value!r}"
+            legal = f"it reads {', '.join(read)}" if read else "it reads none"
+            message = f"cannot prefetch in `{self.loop}`: {reason}; {legal}"
+            yield malformed("ARG001", message, found.path)
 
     def apply(self, state: State) -> State:
         old = state.loop(self.loop)

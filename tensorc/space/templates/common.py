@@ -68,8 +68,13 @@ def lanes(target: Target, stage: StageFacts) -> int:
     return target.lanes(32)
 
 
-def parallel_choice(facts: Facts, subject: str, counts: Sequence[int], work: int) -> Choice:
-    """How many of the outer loops to fuse into the parallel one; 0 for none."""
+def parallel_choice(
+    facts: Facts, subject: str, counts: Sequence[int], work: int, share: int = 8
+) -> Choice:
+    """How many of the outer loops to fuse into the parallel one; 0 for none.
+
+    By default as many as give each thread `share` iterations.
+    """
     options = tuple(range(len(counts) + 1))
     default = 0
     if facts.target.cores > 1 and work >= PARALLEL_WORK:
@@ -77,17 +82,20 @@ def parallel_choice(facts: Facts, subject: str, counts: Sequence[int], work: int
         for depth, count in enumerate(counts, 1):
             total *= count
             default = depth
-            if total >= 8 * facts.target.cores:
+            if total >= share * facts.target.cores:
                 break
         if total == 1:
             default = 0
     return Choice("parallel", subject, options, default, ("parallel", tuple(counts)))
 
 
-def make_parallel(plan: Plan, loops: Sequence[str], depth: int) -> None:
-    """Fuse the first loops and run them on the threads."""
-    if depth:
-        plan.parallel(plan.fuse(*loops[:depth]))
+def make_parallel(plan: Plan, loops: Sequence[str], depth: int) -> str:
+    """Fuse the first loops and run them on the threads; the name of their loop, or ""."""
+    if not depth:
+        return ""
+    loop = plan.fuse(*loops[:depth])
+    plan.parallel(loop)
+    return loop
 
 
 def work_of(stages: Sequence[StageFacts]) -> int:

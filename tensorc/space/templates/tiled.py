@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from tensorc.ir.arith import floordiv, floormod, index
-from tensorc.ir.nodes import Expr, Var
+from tensorc.ir.nodes import Var
 from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
+from tensorc.space.templates import weights
 from tensorc.space.templates.common import (
     best_rows,
     extent_of,
@@ -130,14 +130,14 @@ def tiled(facts: Facts) -> Template:
     spatial = [a.name for a in anchor.spatial]
     outer_names = [n for n in spatial if n == vector or (n in tiles and tiles[n].outer > 1)]
     outer_names = _ordered(outer_names, vector, order)
-    _pack_weights(plan, anchor, vector, tiles[vector].inner)
+    weights.pack(plan, anchor, vector, tiles[vector].inner)
     fills = plan.decompose_reduction(
         anchor.name, anchor.fill or "", [a.name for a in anchor.spatial]
     )
     loops = _tile_anchor(plan, anchor, vector, tiles, outer_names)
-    depth = yield parallel_choice(
-        facts, anchor.name, [tiles[n].outer for n in outer_names], work_of(facts.stages)
-    )
+    counts = [tiles[n].outer for n in outer_names]
+    share = 4 if weights.streamed(anchor, vector) else 8
+    depth = yield parallel_choice(facts, anchor.name, counts, work_of(facts.stages), share)
     assert isinstance(depth, int)
     _finish(plan, found, vector, loops, fills)
     inlined = [stage for stage in found.apart[:-1] if stage.inlinable]
@@ -146,9 +146,23 @@ def tiled(facts: Facts) -> Template:
     for stage in (*found.before, *found.apart):
         if stage not in inlined:
             yield from vector_nest(facts, plan, stage)
-    singles = len(loops.outer) - len(outer_names)
-    make_parallel(plan, loops.outer, singles + depth if depth else 0)
+    yield from _outer_loops(facts, plan, anchor, loops, outer_names, vector, depth)
     return plan.done()
+
+
+def _outer_loops(
+    facts: Facts, plan: Plan, anchor: StageFacts, loops: Loops, names: list[str], vector: str,
+    depth: int,
+) -> Generator[Choice, Value, None]:  # fmt: skip
+    """Run the first `depth` loops over tiles in parallel; fetch weights ahead."""
+    singles = len(loops.outer) - len(names)
+    first = make_parallel(plan, loops.outer, singles + depth if depth else 0)
+    place = names.index(vector)
+    if depth <= place:
+        yield from weights.prefetched(plan, anchor, vector, loops.outer[singles + place], 1)
+    elif depth == 1:
+        # The threads take panels in turns, so a thread's next one is so many further on.
+        yield from weights.prefetched(plan, anchor, vector, first, facts.target.cores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,38 +288,6 @@ def _ordered(names: list[str], vector: str, order: Value) -> list[str]:
     if vector not in names:
         return rest
     return [vector, *rest] if order == "vector first" else [*rest, vector]
-
-
-def _pack_weights(plan: Plan, anchor: StageFacts, vector: str, width: int) -> None:
-    """Blocks of a constant operand's vector dimension go last, so that a tile reads on and on."""
-    place = next(n for n, a in enumerate(anchor.axes) if a.name == vector)
-    for operand in _constants(anchor):
-        dims = operand.dims[place]
-        if len(dims) == 1 and operand.plain and operand.strides[place] is not None:
-            plan.transform_layout(operand.buffer, _blocked(operand, dims[0], anchor, width))
-
-
-def _constants(anchor: StageFacts) -> list[Operand]:
-    uses: dict[str, int] = {}
-    for operand in anchor.operands:
-        uses[operand.buffer] = uses.get(operand.buffer, 0) + 1
-    return [o for o in anchor.operands if o.constant and uses[o.buffer] == 1]
-
-
-def _blocked(operand: Operand, dim: int, anchor: StageFacts, width: int) -> tuple[Expr, ...]:
-    """(outer block, the reduction's dimensions in loop order, what is left, within the block)."""
-    count = len(operand.shape)
-    order: list[int] = []
-    for axis, dims in zip(anchor.axes, operand.dims, strict=True):
-        if axis.reduces:
-            order += [d for d in dims if d not in order and d != dim]
-    left = [d for d in range(count) if d not in order and d != dim]
-    block = index(width)
-    return (
-        floordiv(Var(f"d{dim}"), block),
-        *(Var(f"d{d}") for d in (*left, *order)),
-        floormod(Var(f"d{dim}"), block),
-    )
 
 
 def _tile_anchor(
