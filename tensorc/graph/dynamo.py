@@ -16,7 +16,7 @@ from typing import Any
 
 from tensorc.errors import ArgumentError
 from tensorc.graph.dynamo_part import EagerFallbackWarning, Settings
-from tensorc.graph.dynamo_split import in_parts
+from tensorc.graph.dynamo_split import in_parts, shortened
 from tensorc.graph.kernels import build_kernels
 from tensorc.graph.unsupported import Unsupported
 from tensorc.target import Target
@@ -128,11 +128,12 @@ def _gives_gradients(module: Any) -> bool:
 
 
 def _name(module: Any) -> str:
-    """The class of the module that a graph was traced from."""
+    """The class of the module that a graph was traced from, where Dynamo knows it."""
     for node in module.graph.nodes:
-        for _, kind in (node.meta.get("nn_module_stack") or {}).values():
-            return str(getattr(kind, "__name__", kind)).rpartition(".")[2]
-    return "a function"
+        for path, kind in (node.meta.get("nn_module_stack") or {}).values():
+            if not shortened(path):
+                return str(getattr(kind, "__name__", kind)).rpartition(".")[2]
+    return "a graph"
 
 
 def _warn(name: str, problems: Collection[Unsupported]) -> None:

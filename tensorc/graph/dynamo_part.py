@@ -11,9 +11,9 @@ import threading
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensorc.errors import CompileError, LimitError, UnsupportedError
 from tensorc.graph.compile import CompiledNetwork, compile_network
@@ -25,7 +25,8 @@ from tensorc.target import Target
 
 # A weight that changed so often is an input from then on: it is folded and packed no more.
 MOST_CHANGES = 2
-# The sets of weights (of modules that share their code) for which a part stays compiled.
+# A part is compiled for so many sets of weights (of modules that share their code, say); then once
+# more, for any.
 MOST_VARIANTS = 64
 
 
@@ -116,35 +117,47 @@ class _Flat:
         return result_arrays(reference, arguments, keywords)
 
 
-class _Weight:
+class _Weight(NamedTuple):
     """A weight as it was when it was taken for a constant.
 
     Autograd counts changes in place, but not those through `.data`; most of these show in one
     element.
     """
 
-    __slots__ = ("address", "cell", "position", "reference", "sample", "version")
+    position: int
+    reference: Callable[[], Any]
+    version: int
+    address: int
+    cell: Any
+    sample: int
 
-    def __init__(self, position: int, tensor: Any):
-        self.position = position
-        self.reference = weakref.ref(tensor)
-        self.version = tensor._version
-        self.address = tensor.data_ptr()
-        self.cell = _cell(tensor)
-        self.sample = self.cell.value
+    @classmethod
+    def of(cls, position: int, tensor: Any) -> _Weight:
+        cell = _cell(tensor)
+        reference = weakref.ref(tensor)
+        return cls(position, reference, tensor._version, tensor.data_ptr(), cell, cell.value)
 
     def is_same(self, tensor: Any) -> bool:
-        return (
-            self.reference() is tensor
-            and tensor._version == self.version
-            and tensor.data_ptr() == self.address
-            # Last, because the memory at the address is this tensor's only if it is still there.
-            and self.cell.value == self.sample
-        )
+        return _are_same((self,), {self.position: tensor})
+
+
+def _are_same(weights: Sequence[_Weight], tensors: Any) -> bool:
+    """Whether the tensors at the positions of weights are those, unchanged."""
+    for position, reference, version, address, cell, sample in weights:
+        tensor = tensors[position]
+        if (
+            reference() is not tensor
+            or tensor._version != version
+            or tensor.data_ptr() != address
+            # Last, because the memory is this tensor's only if it is still there.
+            or cell.value != sample
+        ):
+            return False
+    return True
 
 
 def _cell(tensor: Any) -> Any:
-    """The byte where an element about the middle of a tensor has its highest one."""
+    """The bits of an element about the middle of a tensor, where they lie."""
     if not tensor.numel():
         return ctypes.c_uint8(0)
     middle = zip(tensor.shape, tensor.stride(), strict=True)
@@ -156,14 +169,19 @@ def _cell(tensor: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    """A part compiled for some weights. `inputs` are the positions of what its network takes."""
+    """A part compiled for some weights.
+
+    `inputs` are the positions of what its network takes, `changes` how often weights have changed,
+    by their positions.
+    """
 
     weights: tuple[_Weight, ...]
     inputs: tuple[int, ...]
+    changes: Counter[int]
     network: CompiledNetwork
 
     def fits(self, arguments: Sequence[Any]) -> bool:
-        return all(weight.is_same(arguments[weight.position]) for weight in self.weights)
+        return _are_same(self.weights, arguments)
 
     def changed(self, arguments: Sequence[Any]) -> list[int] | None:
         """The positions of weights that are still there but have changed; None for those of
@@ -188,7 +206,7 @@ class Part:
         (output,) = module.graph.find_nodes(op="output")
         self._strides = tuple(_own_strides(node.meta["val"]) for node in results_of(output))
         self._variants: tuple[_Variant, ...] = ()
-        self._changes: Counter[int] = Counter()
+        self._made = 0
         self._failed = False
         self._lock = threading.Lock()
 
@@ -210,36 +228,41 @@ class Part:
     def _renewed(self, arguments: Sequence[Any]) -> _Variant | None:
         """A variant for the weights as they are, in place of one for what they were."""
         with self._lock:
+            changes: Counter[int] = Counter()
+            kept = []
             for variant in self._variants:
                 changed = variant.changed(arguments)
                 if changed is not None:
-                    self._changes.update(changed)
-                    self._variants = tuple(v for v in self._variants if v is not variant)
+                    changes = variant.changes + Counter(changed)
+                elif variant.is_alive:
+                    kept.append(variant)
             try:
-                made = self._variant(arguments)
+                made = self._variant(arguments, changes)
             except (UnsupportedError, LimitError, CompileError) as error:
                 self._failed = True
                 problem = Unsupported("a part of it", str(error), (("", 1),))
                 warnings.warn(EagerFallbackWarning(self._name, [problem]), stacklevel=2)
                 return None
-            kept = [variant for variant in self._variants if variant.is_alive]
-            self._variants = (made, *kept[: MOST_VARIANTS - 1])
+            self._made += 1
+            self._variants = (*kept, made)
             return made
 
-    def _variant(self, arguments: Sequence[Any]) -> _Variant:
+    def _variant(self, arguments: Sequence[Any], changes: Counter[int]) -> _Variant:
         frozen = {
             position: name
             for position, name in self._names.items()
-            if self._changes[position] < MOST_CHANGES and _is_weight(arguments[position])
+            if self._made < MOST_VARIANTS
+            and changes[position] < MOST_CHANGES
+            and _is_weight(arguments[position])
         }
         # As they are before they are read, so that a change meanwhile is not missed.
-        weights = tuple(_Weight(position, arguments[position]) for position in frozen)
+        weights = tuple(_Weight.of(position, arguments[position]) for position in frozen)
         tensors = {name: arguments[position] for position, name in frozen.items()}
         graph, _ = import_graph(Program.of(self._module.graph, tensors))
         inputs = tuple(position for position in self._names if position not in frozen)
         settings = self._settings
         network = compile_network(_Flat(graph), settings.target, settings.scheduler)
-        return _Variant(weights, inputs, network)
+        return _Variant(weights, inputs, changes, network)
 
 
 def _is_weight(tensor: Any) -> bool:

@@ -84,7 +84,7 @@ def _lifted(module: Any) -> list[Any]:
     """Make the tensors of a graph its last inputs; they never change, as its parameters may not."""
     import torch
 
-    tensors = []
+    tensors: list[Any] = []
     inputs = module.graph.find_nodes(op="placeholder")
     for node in module.graph.find_nodes(op="get_attr"):
         tensor = getattr(module, node.target, None)
@@ -149,22 +149,24 @@ def _strange(node: Any) -> str:
             return f"has the layout {value.layout}"
         if value.is_quantized:
             return "is quantized"
+        if not all(isinstance(extent, int) for extent in value.shape):
+            return "has a shape that depends on data"
     return ""
 
 
 def _aliases(module: Any) -> set[Any]:
-    """The views that are results, of inputs or of other results: these are to share memory."""
+    """The views that are results, of inputs or of what other results are or are views of: these are
+    to share memory."""
     (output,) = module.graph.find_nodes(op="output")
-    results = set(output.all_input_nodes)
-    found: set[Any] = set()
-    for result in results:
+    chains: dict[Any, list[list[Any]]] = {}
+    for result in output.all_input_nodes:
         chain, node = [], result
         while node.target is operator.getitem or getattr(node.target, "is_view", False):
             chain.append(node)
             node = node.args[0]
-        if node.op == "placeholder" or node in results:
-            found.update(chain)
-    return found
+        chains.setdefault(node, []).append(chain)
+    shared = (c for node, c in chains.items() if node.op == "placeholder" or len(c) > 1)
+    return {node for found in shared for chain in found for node in chain}
 
 
 def _stages(module: Any, eager: set[Any]) -> dict[Any, int]:

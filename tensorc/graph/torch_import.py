@@ -192,7 +192,11 @@ class _Importer:
             return tuple(
                 (name, converted(value, torch.fx.Node, value_of)) for name, value in given.items()
             )
-        except KeyError:
+        except KeyError as error:
+            (kept_out,) = error.args
+            if not isinstance(kept_out, torch.fx.Node):
+                reason = f"there is no such argument as {kept_out!r:.80} here"
+                self.problems.add(op_name(node.target), reason, module_path(node))
             return None
 
     def _check(self, node: Node, name: str) -> None:

@@ -106,7 +106,7 @@ def converted(value: Any, kind: type, value_of: Callable[[Any], Value]) -> Argum
     """An argument of torch's as ours, with value_of(x) for each x of class `kind` in it.
 
     Raises:
-        KeyError: it holds a dtype that we do not have.
+        KeyError: it holds a dtype, or a kind of argument, that we do not have.
     """
     import torch
 
@@ -119,5 +119,6 @@ def converted(value: Any, kind: type, value_of: Callable[[Any], Value]) -> Argum
         if dtype is None:
             raise KeyError(value)
         return dtype
-    assert value is None or isinstance(value, bool | int | float | str)
+    if not isinstance(value, bool | int | float | str | None):
+        raise KeyError(value)
     return value
