@@ -53,7 +53,8 @@ class Operator:
 _TABLE: dict[str, Operator] = {}
 _FAMILIES = (
     "pointwise", "functions", "activations", "views", "fills", "linear", "pooling", "reductions",
-    "norms", "indexing",
+    "norms", "statistics", "scans", "indexing", "scatter", "sorting",
+    "sampling",
 )  # fmt: skip
 
 

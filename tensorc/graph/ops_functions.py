@@ -150,7 +150,7 @@ def _asinh(x: Handle) -> Handle:
 
 def _acosh(x: Handle) -> Handle:
     above = tc.minimum(x, number(_LARGE, x.dtype)) - 1.0
-    near = log1p(above + tc.sqrt(above * (above + 2.0)))
+    near = log1p(above + tc.sqrt(above) * tc.sqrt(above + 2.0))
     return tc.select(x > _LARGE, tc.log(x) + math.log(2), near)
 
 

@@ -31,7 +31,7 @@ from tensorc.ir import build as tc
 from tensorc.ir.build import Handle
 
 
-def _clamped(index: Handle, extent: int, wraps: bool) -> Handle:
+def clamped(index: Handle, extent: int, wraps: bool) -> Handle:
     """A data index as one into `extent`; with `wraps`, negative ones count from the end."""
     wide = index.cast("i64")
     if wraps:
@@ -145,7 +145,7 @@ def embedding(
     shape = (*indices.shape, weight.shape[1])
 
     def element(*i: Handle) -> Handle:
-        return weight[_clamped(indices[i[:-1]], weight.shape[0], wraps=False), i[-1]]
+        return weight[clamped(indices[i[:-1]], weight.shape[0], wraps=False), i[-1]]
 
     return Operand(shape, weight.dtype, element)
 
@@ -158,7 +158,7 @@ def index_select(self: Operand, dim: int, index: Operand) -> Operand:
     shape = (*self.shape[:along], index.shape[0], *self.shape[along + 1 :])
 
     def element(*i: Handle) -> Handle:
-        at = _clamped(index[i[along]], self.shape[along], wraps=False)
+        at = clamped(index[i[along]], self.shape[along], wraps=False)
         return self[(*i[:along], at, *i[along + 1 :])]
 
     return Operand(shape, self.dtype, element)
@@ -172,7 +172,7 @@ def gather(self: Operand, dim: int, index: Operand, sparse_grad: bool = False) -
     along = dimension(dim, self.rank)
 
     def element(*i: Handle) -> Handle:
-        at = _clamped(index[i], self.shape[along], wraps=False)
+        at = clamped(index[i], self.shape[along], wraps=False)
         return self[(*i[:along], at, *i[along + 1 :])]
 
     return Operand(index.shape, self.dtype, element)
@@ -199,7 +199,7 @@ def index(self: Operand, indices: tuple[Operand | None, ...]) -> Operand:
         place: dict[int, Index] = dict(zip(outer, i, strict=False))
         place.update(zip(inner, i[len(outer) + len(shared) :], strict=True))
         for d, one in zip(named, tensors, strict=True):
-            place[d] = _clamped(broadcast_at(one, at, one.dtype), self.shape[d], wraps=True)
+            place[d] = clamped(broadcast_at(one, at, one.dtype), self.shape[d], wraps=True)
         return self[tuple(place[d] for d in range(self.rank))]
 
     return Operand(shape, self.dtype, element)

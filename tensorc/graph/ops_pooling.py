@@ -1,14 +1,12 @@
-"""Windows without weights: pooling and resampling."""
+"""Windows without weights: pooling."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from tensorc.dtype import DType
 from tensorc.graph.elements import (
     Index,
-    Number,
     Operand,
     RefusedError,
     as_data,
@@ -264,49 +262,3 @@ def adaptive_avg_pool2d(self: Operand, output_size: tuple[int, ...]) -> Operand:
 @operator("_adaptive_avg_pool3d", kind=Kind.ANCHOR)
 def adaptive_avg_pool3d(self: Operand, output_size: tuple[int, ...]) -> Operand:
     return _adaptive(3, self, per_dimension(output_size, 3))
-
-
-@operator("upsample_nearest2d", kind=Kind.MAP)
-def upsample_nearest2d(
-    self: Operand,
-    output_size: tuple[int, ...],
-    scales_h: Number | None = None,
-    scales_w: Number | None = None,
-) -> Operand:
-    scales = (scales_h, scales_w)
-    return _nearest(self, output_size, scales)
-
-
-@operator("upsample_nearest2d.vec", kind=Kind.MAP)
-def upsample_nearest2d_by(
-    self: Operand,
-    output_size: tuple[int, ...] | None,
-    scale_factors: tuple[Number, ...] | None,
-) -> Operand:
-    """The same, by the size or by the factors."""
-    if output_size is not None:
-        return _nearest(self, output_size, (None,) * len(output_size))
-    assert scale_factors is not None
-    pairs = zip(self.shape[-len(scale_factors) :], scale_factors, strict=True)
-    return _nearest(self, [math.floor(n * factor) for n, factor in pairs], scale_factors)
-
-
-def _nearest(
-    source: Operand, output_size: Sequence[int], scales: Sequence[Number | None]
-) -> Operand:
-    inner = source.shape[-len(output_size) :]
-    for n, out, scale in zip(inner, output_size, scales, strict=True):
-        # torch rounds 1 / scale to f32; the exact ratio is that of the extents in these cases.
-        if scale is not None and not math.isclose(n * scale, out):
-            raise RefusedError(f"scale {scale} from {n} to {out}")
-
-    def element(*i: Handle) -> Handle:
-        outer = source.rank - len(inner)
-        place = (
-            quotient(times(j, n), out)
-            for j, n, out in zip(i[outer:], inner, output_size, strict=True)
-        )
-        return source[(*i[:outer], *place)]
-
-    shape = (*source.shape[: source.rank - len(inner)], *output_size)
-    return Operand(shape, source.dtype, element)

@@ -1,4 +1,4 @@
-"""Reductions over dimensions, and running sums."""
+"""Reductions over dimensions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from tensorc.dtype import DType
 from tensorc.graph.elements import (
     Index,
-    Number,
     Operand,
     RefusedError,
     Shape,
@@ -19,7 +18,6 @@ from tensorc.graph.elements import (
     elementwise,
     linear,
     number,
-    reused,
     stage,
     stored,
     wide_dtype,
@@ -78,7 +76,7 @@ def _reduced(name: str, self: Operand, dim: Dims, keepdim: bool, combine: Combin
     return shaped(rows(name, source, gone, combine)[0], self.shape, gone, keepdim)
 
 
-def _summed(self: Operand, dtype: DType | None) -> Operand:
+def summed(self: Operand, dtype: DType | None) -> Operand:
     """The operand in the dtype of its sum: integers and bools sum as i64."""
     if dtype is not None:
         return self.cast(dtype)
@@ -90,7 +88,7 @@ def sum(
     self: Operand, dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Operand:
     return _reduced(
-        "sum", _summed(self, dtype), dim, keepdim, lambda x, axes, _: tc.sum(x, axis=axes)
+        "sum", summed(self, dtype), dim, keepdim, lambda x, axes, _: tc.sum(x, axis=axes)
     )
 
 
@@ -99,7 +97,7 @@ def prod(
     self: Operand, dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Operand:
     return _reduced(
-        "prod", _summed(self, dtype), dim, keepdim, lambda x, axes, _: tc.prod(x, axis=axes)
+        "prod", summed(self, dtype), dim, keepdim, lambda x, axes, _: tc.prod(x, axis=axes)
     )
 
 
@@ -149,27 +147,6 @@ def all(self: Operand, dim: Dims = None, keepdim: bool = False) -> Operand:
     return result.cast(DType.U8) if self.dtype is DType.U8 else result
 
 
-@operator("var", kind=Kind.ROWS, reduced=named_dimensions)
-def var(
-    self: Operand,
-    dim: Dims = None,
-    keepdim: bool = False,
-    correction: Number | None = None,
-    unbiased: bool = True,
-) -> Operand:
-    if not self.dtype.is_float:
-        raise RefusedError(f"the variance of {self.dtype}")
-    less = (1 if unbiased else 0) if correction is None else correction
-    wide = wide_dtype(self.dtype)
-    source = ranked(reused("x", self.cast(wide)))
-    gone = dimensions(dim if self.rank else None, source.rank)
-    count = math.prod(source.shape[d] for d in gone)
-    squares = deviations(source, gone, count)[1]
-    share = number(max(count - less, 0), wide)
-    result = elementwise(lambda x: x / share, squares, compute=wide, result=self.dtype)
-    return shaped(result, self.shape, gone, keepdim)
-
-
 def deviations(source: Operand, gone: Sequence[int], count: int) -> tuple[Operand, Operand]:
     """The means, and the sums of squared deviations from them: two passes, which lose nothing."""
     dtype = source.dtype
@@ -187,9 +164,8 @@ def _picked(
     op: Callable[..., Handle], self: Operand, dim: int | None, keepdim: bool
 ) -> tuple[Operand, Operand]:
     """The extreme values and their first indices along one dimension, or in the whole tensor."""
-    if self.dtype is DType.BOOL:
-        raise RefusedError("of bool")
-    source = ranked(self)
+    # Bools have no order in the IR: false < true is that of 0 < 1.
+    source = ranked(self.cast(DType.U8) if self.dtype is DType.BOOL else self)
     gone = tuple(range(source.rank)) if dim is None else (dimension(dim, source.rank),)
     inner = tuple(source.shape[d] for d in gone)
 
@@ -198,29 +174,32 @@ def _picked(
         return op(x, axis=axes, index=as_data(position, DType.I64))
 
     values, indices = rows(op.__name__, source, gone, combine)
-    return tuple(shaped(one, self.shape, gone, keepdim) for one in (values, indices))  # type: ignore[return-value]
+    return (
+        shaped(values.cast(self.dtype), self.shape, gone, keepdim),
+        shaped(indices, self.shape, gone, keepdim),
+    )
 
 
-def _one_dimension(self: Any, dim: int | None = None, **_: object) -> tuple[int, ...]:
+def one_dimension(self: Any, dim: int | None = None, **_: object) -> tuple[int, ...]:
     return dimensions(dim, len(self.shape))
 
 
-@operator("argmax", kind=Kind.ROWS, reduced=_one_dimension)
+@operator("argmax", kind=Kind.ROWS, reduced=one_dimension)
 def argmax(self: Operand, dim: int | None = None, keepdim: bool = False) -> Operand:
     return _picked(tc.argmax, self, dim, keepdim)[1]
 
 
-@operator("argmin", kind=Kind.ROWS, reduced=_one_dimension)
+@operator("argmin", kind=Kind.ROWS, reduced=one_dimension)
 def argmin(self: Operand, dim: int | None = None, keepdim: bool = False) -> Operand:
     return _picked(tc.argmin, self, dim, keepdim)[1]
 
 
-@operator("max.dim", kind=Kind.ROWS, reduced=_one_dimension)
+@operator("max.dim", kind=Kind.ROWS, reduced=one_dimension)
 def max_dim(self: Operand, dim: int, keepdim: bool = False) -> tuple[Operand, Operand]:
     return _picked(tc.argmax, self, dim, keepdim)
 
 
-@operator("min.dim", kind=Kind.ROWS, reduced=_one_dimension)
+@operator("min.dim", kind=Kind.ROWS, reduced=one_dimension)
 def min_dim(self: Operand, dim: int, keepdim: bool = False) -> tuple[Operand, Operand]:
     return _picked(tc.argmin, self, dim, keepdim)
 
@@ -235,16 +214,8 @@ def min_all(self: Operand) -> Operand:
     return amin(self)
 
 
-@operator("cumsum", kind=Kind.ROWS, reduced=_one_dimension)
-def cumsum(self: Operand, dim: int, dtype: DType | None = None) -> Operand:
-    source = reused("x", _summed(self, dtype))
-    if not source.rank:
-        return source
-    along = dimension(dim, source.rank)
-
-    def element(*at: Handle) -> Handle:
-        k = tc.reduce_axis((0, at[along] + 1), name="k")
-        return tc.sum(source[(*at[:along], k, *at[along + 1 :])], axis=k)
-
-    axes = tuple(f"i{d}" for d in range(source.rank))
-    return stage("cumsum", source.shape, axes, element)[0]
+@operator("aminmax", kind=Kind.ROWS, reduced=one_dimension)
+def aminmax(
+    self: Operand, dim: int | None = None, keepdim: bool = False
+) -> tuple[Operand, Operand]:
+    return amin(self, dim, keepdim), amax(self, dim, keepdim)
