@@ -52,9 +52,9 @@ class Operator:
 
 _TABLE: dict[str, Operator] = {}
 _FAMILIES = (
-    "pointwise", "functions", "activations", "views", "fills", "linear", "pooling", "reductions",
-    "norms", "statistics", "scans", "indexing", "scatter", "sorting",
-    "sampling",
+    "pointwise", "functions", "parts", "activations", "views", "fills", "linear", "pooling",
+    "columns", "reductions", "norms", "statistics", "scans", "indexing", "scatter", "sorting",
+    "sampling", "distances",
 )  # fmt: skip
 
 

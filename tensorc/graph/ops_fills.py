@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from tensorc.dtype import DType
-from tensorc.graph.elements import Index, Number, Operand, RefusedError, Shape, as_data, number
+from tensorc.graph.elements import (
+    Index,
+    Number,
+    Operand,
+    RefusedError,
+    Shape,
+    as_data,
+    broadcast_at,
+    broadcast_shape,
+    number,
+)
 from tensorc.graph.ops import Kind, operator
 from tensorc.ir import build as tc
 
@@ -95,3 +105,49 @@ def eye(n: int, m: int | None = None, dtype: DType | None = None) -> Operand:
         return tc.select(same, number(1, to), number(0, to))
 
     return Operand((n, n if m is None else m), to, element)
+
+
+@operator("empty", kind=Kind.FILL)
+def empty(size: Shape, dtype: DType | None = None) -> Operand:
+    """Of undefined contents: zero here."""
+    return zeros(size, dtype)
+
+
+@operator("empty_strided", kind=Kind.FILL)
+def empty_strided(size: Shape, stride: Shape, dtype: DType | None = None) -> Operand:
+    del stride  # tensors are compact
+    return zeros(size, dtype)
+
+
+@operator("empty_permuted", kind=Kind.FILL)
+def empty_permuted(size: Shape, physical_layout: Shape, dtype: DType | None = None) -> Operand:
+    del physical_layout  # tensors are compact
+    return zeros(size, dtype)
+
+
+@operator("empty_like", kind=Kind.FILL)
+def empty_like(self: Operand, dtype: DType | None = None) -> Operand:
+    return full_like(self, 0, dtype)
+
+
+@operator("new_full", kind=Kind.FILL)
+def new_full(self: Operand, size: Shape, fill_value: Number, dtype: DType | None = None) -> Operand:
+    return filled(size, fill_value, self.dtype if dtype is None else dtype)
+
+
+@operator("new_zeros", "new_empty", kind=Kind.FILL)
+def new_zeros(self: Operand, size: Shape, dtype: DType | None = None) -> Operand:
+    return new_full(self, size, 0, dtype)
+
+
+@operator("new_ones", kind=Kind.FILL)
+def new_ones(self: Operand, size: Shape, dtype: DType | None = None) -> Operand:
+    return new_full(self, size, 1, dtype)
+
+
+@operator("copy", kind=Kind.POINTWISE)
+def copy(self: Operand, src: Operand) -> Operand:
+    """What `self` becomes when `src` is copied into it."""
+    if broadcast_shape(self.shape, src.shape) != self.shape:
+        raise RefusedError(f"{list(src.shape)} into {list(self.shape)}")
+    return Operand(self.shape, self.dtype, lambda *i: broadcast_at(src, i, self.dtype))

@@ -23,10 +23,11 @@ from tensorc.graph.elements import (
     minus,
     number,
     quotient,
+    regrouped,
     within,
 )
 from tensorc.graph.ops import Kind, operator
-from tensorc.graph.ops_views import slice_bounds
+from tensorc.graph.ops_views import diagonal, slice_bounds
 from tensorc.ir import build as tc
 from tensorc.ir.build import Handle
 
@@ -131,6 +132,15 @@ def _edge_padded(
         return self[own]
 
     return Operand(shape, self.dtype, element)
+
+
+def _wrapped(index: Index, extent: int) -> Handle:
+    return handle(index) % extent
+
+
+@operator("_pad_circular", kind=Kind.MAP)
+def circular_pad(self: Operand, pad: tuple[int, ...]) -> Operand:
+    return _edge_padded(self, pad, _wrapped)
 
 
 @operator("embedding", kind=Kind.MAP)
@@ -239,6 +249,35 @@ def select_scatter(self: Operand, src: Operand, dim: int, index: int) -> Operand
         return tc.select(here, src[own].cast(self.dtype), self[i])
 
     return Operand(self.shape, self.dtype, element)
+
+
+@operator("diagonal_scatter", kind=Kind.MAP)
+def diagonal_scatter(
+    self: Operand, src: Operand, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Operand:
+    a, b = dimension(dim1, self.rank), dimension(dim2, self.rank)
+    if src.shape != diagonal(self, offset, a, b).shape:
+        raise RefusedError(f"a diagonal of shape {list(src.shape)}")
+    below = max(-offset, 0)
+
+    def element(*i: Handle) -> Handle:
+        along = minus(i[a], below)
+        tests = [handle(minus(i[b], i[a])) == offset, *within(along, 0, src.shape[-1])]
+        rest = (j for d, j in enumerate(i) if d not in (a, b))
+        return guard(tests, lambda: src[(*rest, along)].cast(self.dtype), self[i])
+
+    return Operand(self.shape, self.dtype, element)
+
+
+@operator("take", kind=Kind.MAP)
+def take(self: Operand, index: Operand) -> Operand:
+    """By positions in row-major order."""
+
+    def element(*i: Handle) -> Handle:
+        at = clamped(index[i], self.size, wraps=True)
+        return self[regrouped((at,), (self.size,), self.shape)]
+
+    return Operand(index.shape, self.dtype, element)
 
 
 @operator("tril", kind=Kind.POINTWISE)

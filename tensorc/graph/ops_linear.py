@@ -116,6 +116,31 @@ def mv(self: Operand, vec: Operand) -> Operand:
     return stage("matmul", self.shape[:1], ("i",), element)[0]
 
 
+@operator("addmv", kind=Kind.ANCHOR)
+def addmv(
+    self: Operand, mat: Operand, vec: Operand, beta: Number = 1, alpha: Number = 1
+) -> Operand:
+    _same_dtype(self, mat, vec)
+    return _added(mv(mat, vec), self, alpha, beta)
+
+
+@operator("addbmm", kind=Kind.ANCHOR)
+def addbmm(
+    self: Operand, batch1: Operand, batch2: Operand, beta: Number = 1, alpha: Number = 1
+) -> Operand:
+    """Plus the sum of the products of all batches."""
+    _same_dtype(self, batch1, batch2)
+    batch, rows, inner = batch1.shape
+
+    def element(i: Handle, j: Handle) -> Handle:
+        axes = [reduce_axis(batch, "b"), reduce_axis(inner, "k")]
+        b, k = axes
+        return _sum(batch1[b, i, k] * batch2[b, k, j], axes)
+
+    total = stage("matmul", (rows, batch2.shape[2]), ("i", "j"), element)[0]
+    return _added(total, self, alpha, beta)
+
+
 @operator("dot", kind=Kind.ANCHOR)
 def dot(self: Operand, tensor: Operand) -> Operand:
     _same_dtype(self, tensor)

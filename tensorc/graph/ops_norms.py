@@ -205,3 +205,43 @@ def batch_norm(
     del momentum
     nothing = Operand((0,), running_mean.dtype, lambda _: number(0, running_mean.dtype))
     return Operand(self.shape, self.dtype, element), nothing, nothing
+
+
+def _channel_dimensions(self: Any, **_: object) -> tuple[int, ...]:
+    return tuple(d for d in range(len(self.shape)) if d != 1)
+
+
+@operator("_native_batch_norm_legit.no_stats", kind=Kind.ROWS, reduced=_channel_dimensions)
+def batch_norm_of_batch(
+    self: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Operand, Operand, Operand]:
+    """By the mean and variance of the batch itself."""
+    del training, momentum
+    wide = wide_dtype(self.dtype)
+    source = reused("x", self.cast(wide))
+    means, inverse = _moments(source, _channel_dimensions(self), eps)
+
+    def element(*i: Handle) -> Handle:
+        c = i[1]
+        value = (source[i] - means[c]) * inverse[c]
+        if weight is not None:
+            value = value * weight[c].cast(wide)
+        if bias is not None:
+            value = value + bias[c].cast(wide)
+        return value.cast(self.dtype)
+
+    return Operand(self.shape, self.dtype, element), means, inverse
+
+
+@operator("native_dropout", kind=Kind.POINTWISE)
+def native_dropout(self: Operand, p: float, train: bool | None) -> tuple[Operand, Operand]:
+    """Evaluation only: the tensor itself, and that all of it is kept."""
+    if train is not False:
+        raise RefusedError("in training mode, which is random")
+    del p
+    return self, Operand(self.shape, DType.BOOL, lambda *_: tc.const(True, "bool"))

@@ -33,7 +33,7 @@ from tensorc.ir.nodes import Expr
 Ints = int | tuple[int, ...]
 
 
-def _batched(source: Operand, rank: int) -> Operand:
+def with_batch(source: Operand, rank: int) -> Operand:
     """With a dimension of 1 in front where the batch is left out."""
     if source.rank == rank + 2:
         return source
@@ -42,8 +42,9 @@ def _batched(source: Operand, rank: int) -> Operand:
     return Operand((1, *source.shape), source.dtype, lambda _, *i: source[i])
 
 
-def _unbatched(result: Operand, like: Operand) -> Operand:
-    if result.rank == like.rank:
+def without_batch(result: Operand, source: Operand, rank: int) -> Operand:
+    """The result as `source` was before `with_batch`."""
+    if source.rank == rank + 2:
         return result
     return Operand(result.shape[1:], result.dtype, lambda *i: result[(0, *i)])
 
@@ -65,7 +66,7 @@ def _reach(count: int, kernel: int, step: int, spread: int, extent: int, around:
     return max(0, (count - 1) * step + spread * (kernel - 1) + 1 - extent - around)
 
 
-class _Windows:
+class Windows:
     """The geometry of a pool over the last `rank` dimensions."""
 
     def __init__(
@@ -95,7 +96,7 @@ class _Windows:
     def axes(self) -> list[Index]:
         return [reduce_axis(k, f"r{name}") for k, name in zip(self.kernel, self.names, strict=True)]
 
-    def place(self, at: Sequence[Handle], window: Sequence[Index]) -> tuple[Index, ...]:
+    def place(self, at: Sequence[Index], window: Sequence[Index]) -> tuple[Index, ...]:
         """The place in the padded input of an element of a window."""
         return tuple(
             plus(times(i, step), times(r, spread))
@@ -103,31 +104,31 @@ class _Windows:
         )
 
 
-def _some(axes: Sequence[Index]) -> list[tc.Axis]:
+def some(axes: Sequence[Index]) -> list[tc.Axis]:
     return axes_of(axes) or [tc.reduce_axis(1, name="one")]
 
 
-def _max_pool(rank: int, source: Operand, windows: _Windows) -> tuple[Operand, Operand]:
-    batched = _batched(source, rank)
+def _max_pool(rank: int, source: Operand, windows: Windows) -> tuple[Operand, Operand]:
+    batched = with_batch(source, rank)
     least = batched.dtype.min
     around = padded(batched, windows.padding, windows.high, least)
     outer = batched.shape[:2]
 
     def greatest(n: Handle, c: Handle, *at: Handle) -> Handle:
         window = windows.axes()
-        return tc.max(around[(n, c, *windows.place(at, window))], axis=_some(window))
+        return tc.max(around[(n, c, *windows.place(at, window))], axis=some(window))
 
     def first(n: Handle, c: Handle, *at: Handle) -> Handle:
         window = windows.axes()
         place = windows.place(at, window)
         own = [minus(i, low) for i, low in zip(place, windows.padding, strict=True)]
         position = as_data(linear(own, windows.shape), DType.I64)
-        return tc.argmax(around[(n, c, *place)], axis=_some(window), index=position)
+        return tc.argmax(around[(n, c, *place)], axis=some(window), index=position)
 
     shape, names = (*outer, *windows.extents), ("n", "c", *windows.names)
     values = stage("pool", shape, names, greatest)[0]
     indices = stage("argpool", shape, names, first)[1]
-    return _unbatched(values, source), _unbatched(indices, source)
+    return without_batch(values, source, rank), without_batch(indices, source, rank)
 
 
 @operator("max_pool2d_with_indices", kind=Kind.ANCHOR)
@@ -135,7 +136,7 @@ def max_pool2d_with_indices(
     self: Operand, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1,
     ceil_mode: bool = False,
 ) -> tuple[Operand, Operand]:  # fmt: skip
-    windows = _Windows(2, self.shape, kernel_size, stride, padding, dilation, ceil_mode)
+    windows = Windows(2, self.shape, kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool(2, self, windows)
 
 
@@ -144,21 +145,21 @@ def max_pool3d_with_indices(
     self: Operand, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1,
     ceil_mode: bool = False,
 ) -> tuple[Operand, Operand]:  # fmt: skip
-    windows = _Windows(3, self.shape, kernel_size, stride, padding, dilation, ceil_mode)
+    windows = Windows(3, self.shape, kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool(3, self, windows)
 
 
 def _avg_pool(
-    rank: int, source: Operand, windows: _Windows, count_include_pad: bool, divisor: int | None
+    rank: int, source: Operand, windows: Windows, count_include_pad: bool, divisor: int | None
 ) -> Operand:
-    batched = _batched(source, rank)
+    batched = with_batch(source, rank)
     around = padded(batched, windows.padding, windows.high, 0)
     dtype = wide_dtype(batched.dtype)
 
     def total(n: Handle, c: Handle, *at: Handle) -> Handle:
         window = windows.axes()
         value = around[(n, c, *windows.place(at, window))].cast(dtype)
-        return tc.sum(value, axis=_some(window))
+        return tc.sum(value, axis=some(window))
 
     shape = (*batched.shape[:2], *windows.extents)
     sums = stage("pool", shape, ("n", "c", *windows.names), total)[0]
@@ -170,10 +171,10 @@ def _avg_pool(
             share = _count(windows, i[2:], count_include_pad, dtype)
         return (sums[i] / share).cast(source.dtype)
 
-    return _unbatched(Operand(shape, source.dtype, mean), source)
+    return without_batch(Operand(shape, source.dtype, mean), source, rank)
 
 
-def _count(windows: _Windows, at: Sequence[Index], include_pad: bool, dtype: DType) -> Handle:
+def _count(windows: Windows, at: Sequence[Index], include_pad: bool, dtype: DType) -> Handle:
     """The number of elements that a window's mean is over."""
     count: Expr = arith.index(1)
     for i, extent, k, step, low, high in zip(
@@ -198,7 +199,7 @@ def avg_pool2d(
     self: Operand, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Operand:  # fmt: skip
-    windows = _Windows(2, self.shape, kernel_size, stride, padding, 1, ceil_mode)
+    windows = Windows(2, self.shape, kernel_size, stride, padding, 1, ceil_mode)
     return _avg_pool(2, self, windows, count_include_pad, divisor_override)
 
 
@@ -207,7 +208,7 @@ def avg_pool3d(
     self: Operand, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Operand:  # fmt: skip
-    windows = _Windows(3, self.shape, kernel_size, stride, padding, 1, ceil_mode)
+    windows = Windows(3, self.shape, kernel_size, stride, padding, 1, ceil_mode)
     return _avg_pool(3, self, windows, count_include_pad, divisor_override)
 
 
@@ -216,28 +217,32 @@ def avg_pool1d(
     self: Operand, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Operand:  # fmt: skip
-    windows = _Windows(1, self.shape, kernel_size, stride, padding, 1, ceil_mode)
+    windows = Windows(1, self.shape, kernel_size, stride, padding, 1, ceil_mode)
     return _avg_pool(1, self, windows, count_include_pad, None)
+
+
+def _bounds(
+    at: Sequence[Index], inner: Sequence[int], output_size: Sequence[int]
+) -> list[tuple[Index, Index]]:
+    """Where the windows of an adaptive pool begin and end."""
+    found = []
+    for i, n, out in zip(at, inner, output_size, strict=True):
+        begin = quotient(times(i, n), out)
+        end = quotient(plus(times(plus(i, 1), n), out - 1), out)
+        found.append((begin, end))
+    return found
 
 
 def _adaptive(rank: int, source: Operand, output_size: Sequence[int]) -> Operand:
     """Means over windows from floor(i * n / out) to ceil((i + 1) * n / out)."""
-    batched = _batched(source, rank)
+    batched = with_batch(source, rank)
     inner = batched.shape[2:]
     dtype = wide_dtype(source.dtype)
-
-    def bounds(at: Sequence[Handle]) -> list[tuple[Index, Index]]:
-        found = []
-        for i, n, out in zip(at, inner, output_size, strict=True):
-            begin = quotient(times(i, n), out)
-            end = quotient(plus(times(plus(i, 1), n), out - 1), out)
-            found.append((begin, end))
-        return found
 
     def total(n: Handle, c: Handle, *at: Handle) -> Handle:
         axes = [
             tc.reduce_axis(pair, name=f"r{name}")
-            for pair, name in zip(bounds(at), SPATIAL[rank], strict=True)
+            for pair, name in zip(_bounds(at, inner, output_size), SPATIAL[rank], strict=True)
         ]
         return tc.sum(batched[(n, c, *axes)].cast(dtype), axis=axes)
 
@@ -246,12 +251,12 @@ def _adaptive(rank: int, source: Operand, output_size: Sequence[int]) -> Operand
 
     def mean(*i: Handle) -> Handle:
         count: Index = 1
-        for begin, end in bounds(i[2:]):
+        for begin, end in _bounds(i[2:], inner, output_size):
             width = minus(end, begin)
             count = times(count, width)
         return (sums[i] / as_data(count, dtype)).cast(source.dtype)
 
-    return _unbatched(Operand(shape, source.dtype, mean), source)
+    return without_batch(Operand(shape, source.dtype, mean), source, rank)
 
 
 @operator("_adaptive_avg_pool2d", kind=Kind.ANCHOR)
@@ -262,3 +267,43 @@ def adaptive_avg_pool2d(self: Operand, output_size: tuple[int, ...]) -> Operand:
 @operator("_adaptive_avg_pool3d", kind=Kind.ANCHOR)
 def adaptive_avg_pool3d(self: Operand, output_size: tuple[int, ...]) -> Operand:
     return _adaptive(3, self, per_dimension(output_size, 3))
+
+
+@operator("adaptive_avg_pool1d", kind=Kind.ANCHOR)
+def adaptive_avg_pool1d(self: Operand, output_size: Ints) -> Operand:
+    return _adaptive(1, self, per_dimension(output_size, 1))
+
+
+def _adaptive_max(
+    rank: int, source: Operand, output_size: Sequence[int]
+) -> tuple[Operand, Operand]:
+    batched = with_batch(source, rank)
+    inner = batched.shape[2:]
+
+    def greatest(n: Handle, c: Handle, *at: Handle) -> Handle:
+        axes = [
+            tc.reduce_axis(pair, name=f"r{name}")
+            for pair, name in zip(_bounds(at, inner, output_size), SPATIAL[rank], strict=True)
+        ]
+        position = as_data(linear(axes, inner), DType.I64)
+        return tc.argmax(batched[(n, c, *axes)], axis=axes, index=position)
+
+    shape = (*batched.shape[:2], *output_size)
+    results = stage("pool", shape, ("n", "c", *SPATIAL[rank]), greatest)
+    values, indices = (without_batch(one, source, rank) for one in results)
+    return values, indices
+
+
+@operator("adaptive_max_pool1d", kind=Kind.ANCHOR)
+def adaptive_max_pool1d(self: Operand, output_size: Ints) -> tuple[Operand, Operand]:
+    return _adaptive_max(1, self, per_dimension(output_size, 1))
+
+
+@operator("adaptive_max_pool2d", kind=Kind.ANCHOR)
+def adaptive_max_pool2d(self: Operand, output_size: Ints) -> tuple[Operand, Operand]:
+    return _adaptive_max(2, self, per_dimension(output_size, 2))
+
+
+@operator("adaptive_max_pool3d", kind=Kind.ANCHOR)
+def adaptive_max_pool3d(self: Operand, output_size: Ints) -> tuple[Operand, Operand]:
+    return _adaptive_max(3, self, per_dimension(output_size, 3))

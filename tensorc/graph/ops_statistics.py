@@ -119,13 +119,13 @@ def linalg_vector_norm(
         return extreme(sizes, dim, keepdim).cast(result)
     source = ranked(sizes)
     gone = dimensions(dim if self.rank else None, source.rank)
-    power, root = _power(ord, wide)
+    power, root = power_and_root(ord, wide)
     total = rows("norm", source, gone, lambda x, axes, _: tc.sum(power(x), axis=axes))[0]
     value = elementwise(root, total, compute=wide, result=result)
     return shaped(value, self.shape, gone, keepdim)
 
 
-def _power(
+def power_and_root(
     order: Number, dtype: DType
 ) -> tuple[Callable[[Handle], Handle], Callable[[Handle], Handle]]:
     """What a norm sums, of sizes of elements, and what it is of the sum."""

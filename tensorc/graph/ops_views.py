@@ -18,6 +18,7 @@ from tensorc.graph.elements import (
     remainder,
     times,
 )
+from tensorc.graph.elements import dimension as counted
 from tensorc.graph.ops import Kind, operator
 
 
@@ -26,7 +27,7 @@ def _mapped(source: Operand, shape: Shape, indices: Any) -> Operand:
     return Operand(shape, source.dtype, lambda *i: source[indices(i)])
 
 
-@operator("view", "reshape", "_unsafe_view", kind=Kind.VIEW)
+@operator("view", "reshape", "_unsafe_view", "view_copy", kind=Kind.VIEW)
 def view(self: Operand, size: tuple[int, ...] = (), shape: tuple[int, ...] = ()) -> Operand:
     wanted = size or shape
     return reshaped(self, resolved(wanted, self.size))
@@ -50,12 +51,12 @@ def reshaped(source: Operand, shape: Shape) -> Operand:
     return _mapped(source, shape, lambda i: regrouped(i, shape, source.shape))
 
 
-@operator("alias", "clone", "detach", "lift_fresh_copy", "contiguous", kind=Kind.VIEW)
+@operator("alias", "alias_copy", "clone", "detach", "lift_fresh_copy", "contiguous", kind=Kind.VIEW)
 def alias(self: Operand) -> Operand:
     return self
 
 
-@operator("permute", kind=Kind.VIEW)
+@operator("permute", "permute_copy", kind=Kind.VIEW)
 def permute(self: Operand, dims: tuple[int, ...]) -> Operand:
     order = tuple(dimension(d, self.rank) for d in dims)
     if sorted(order) != list(range(self.rank)):
@@ -69,7 +70,7 @@ def permute(self: Operand, dims: tuple[int, ...]) -> Operand:
     return _mapped(self, shape, indices)
 
 
-@operator("transpose", kind=Kind.VIEW)
+@operator("transpose", "transpose_copy", kind=Kind.VIEW)
 def transpose(self: Operand, dim0: int, dim1: int) -> Operand:
     order = list(range(self.rank))
     if order:
@@ -78,19 +79,19 @@ def transpose(self: Operand, dim0: int, dim1: int) -> Operand:
     return permute(self, tuple(order))
 
 
-@operator("t", kind=Kind.VIEW)
+@operator("t", "t_copy", kind=Kind.VIEW)
 def t(self: Operand) -> Operand:
     return permute(self, tuple(reversed(range(self.rank))))
 
 
-@operator("unsqueeze", kind=Kind.VIEW)
+@operator("unsqueeze", "unsqueeze_copy", kind=Kind.VIEW)
 def unsqueeze(self: Operand, dim: int) -> Operand:
     at = dimension(dim, self.rank + 1)
     shape = (*self.shape[:at], 1, *self.shape[at:])
     return _mapped(self, shape, lambda i: (*i[:at], *i[at + 1 :]))
 
 
-@operator("squeeze", kind=Kind.VIEW)
+@operator("squeeze", "squeeze_copy", kind=Kind.VIEW)
 def squeeze(self: Operand, dim: int | tuple[int, ...] | None = None) -> Operand:
     named = range(self.rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
     asked = {dimension(d, self.rank) for d in named} if self.rank else set()
@@ -104,7 +105,7 @@ def squeeze(self: Operand, dim: int | tuple[int, ...] | None = None) -> Operand:
     return _mapped(self, shape, indices)
 
 
-@operator("expand", kind=Kind.VIEW)
+@operator("expand", "expand_copy", kind=Kind.VIEW)
 def expand(self: Operand, size: tuple[int, ...], implicit: bool = False) -> Operand:
     added = len(size) - self.rank
     own = (1,) * added + self.shape
@@ -128,7 +129,7 @@ def slice_bounds(extent: int, start: int | None, end: int | None, step: int) -> 
     return first, max(0, -(-(stop - first) // step))
 
 
-@operator("slice", kind=Kind.VIEW)
+@operator("slice", "slice_copy", kind=Kind.VIEW)
 def slice_(
     self: Operand, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Operand:
@@ -145,7 +146,7 @@ def sliced(source: Operand, at: int, first: int, count: int, step: int = 1) -> O
     )
 
 
-@operator("select", kind=Kind.VIEW)
+@operator("select", "select_copy", kind=Kind.VIEW)
 def select(self: Operand, dim: int, index: int) -> Operand:
     at = dimension(dim, self.rank)
     extent = self.shape[at]
@@ -155,7 +156,7 @@ def select(self: Operand, dim: int, index: int) -> Operand:
     return _mapped(self, shape, lambda i: (*i[:at], index % extent, *i[at:]))
 
 
-@operator("split_with_sizes", kind=Kind.VIEW)
+@operator("split_with_sizes", "split_with_sizes_copy", kind=Kind.VIEW)
 def split_with_sizes(
     self: Operand, split_sizes: tuple[int, ...], dim: int = 0
 ) -> tuple[Operand, ...]:
@@ -181,7 +182,7 @@ def split(self: Operand, split_size: int | tuple[int, ...], dim: int = 0) -> tup
     return split_with_sizes(self, tuple(sizes), dim)
 
 
-@operator("unbind", kind=Kind.VIEW)
+@operator("unbind", "unbind_copy", kind=Kind.VIEW)
 def unbind(self: Operand, dim: int = 0) -> tuple[Operand, ...]:
     at = dimension(dim, self.rank)
     return tuple(select(self, at, index) for index in range(self.shape[at]))
@@ -200,7 +201,7 @@ def flip(self: Operand, dims: tuple[int, ...]) -> Operand:
     return _mapped(self, self.shape, indices)
 
 
-@operator("diagonal", kind=Kind.VIEW)
+@operator("diagonal", "diagonal_copy", kind=Kind.VIEW)
 def diagonal(self: Operand, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Operand:
     a, b = dimension(dim1, self.rank), dimension(dim2, self.rank)
     below, right = max(-offset, 0), max(offset, 0)
@@ -241,3 +242,60 @@ def pixel_shuffle(self: Operand, upscale_factor: int) -> Operand:
         return (*rest, plus(times(c, r * r), inside), quotient(h, r), quotient(w, r))
 
     return _mapped(self, shape, indices)
+
+
+@operator("roll", kind=Kind.VIEW)
+def roll(self: Operand, shifts: int | tuple[int, ...], dims: int | tuple[int, ...] = ()) -> Operand:
+    amounts = shifts if isinstance(shifts, tuple) else (shifts,)
+    named = dims if isinstance(dims, tuple) else (dims,)
+    if not named:
+        flat = roll(reshaped(self, (self.size,)), amounts, (0,))
+        return reshaped(flat, self.shape)
+    if len(amounts) != len(named):
+        raise RefusedError(f"{len(amounts)} shifts of {len(named)} dimensions")
+    by = [0] * self.rank
+    for amount, d in zip(amounts, named, strict=True):
+        if self.rank:
+            by[dimension(d, self.rank)] += amount
+
+    def indices(i: tuple[Index, ...]) -> tuple[Index, ...]:
+        moved = ((minus(j, b % n), n, b) for j, n, b in zip(i, self.shape, by, strict=True))
+        return tuple(remainder(j, n) if b % n else j for j, n, b in moved)
+
+    return self if 0 in self.shape else _mapped(self, self.shape, indices)
+
+
+@operator("unfold", "unfold_copy", kind=Kind.VIEW)
+def unfold(self: Operand, dimension: int, size: int, step: int) -> Operand:
+    """Windows along a dimension, each in a new last one."""
+    if not self.rank:
+        return _mapped(self, (size,), lambda i: ())
+    at = counted(dimension, self.rank)
+    extent = self.shape[at]
+    if step < 1 or not 0 <= size <= extent:
+        raise RefusedError(f"windows of {size} by {step} of extent {extent}")
+    shape = (*self.shape[:at], (extent - size) // step + 1, *self.shape[at + 1 :], size)
+    return _mapped(
+        self, shape, lambda i: (*i[:at], plus(times(i[at], step), i[-1]), *i[at + 1 : -1])
+    )
+
+
+@operator("as_strided.compact", kind=Kind.VIEW)
+def as_strided(
+    self: Operand, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int | None = None
+) -> Operand:
+    """A view of all the memory of a compact tensor."""
+    first = storage_offset or 0
+    last = first + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if 0 in size:
+        return _mapped(self, size, lambda _: (0,) * self.rank)
+    if min(stride, default=0) < 0 or last >= self.size:
+        raise RefusedError(f"size {list(size)} by {list(stride)} of {self.size} elements")
+
+    def indices(i: tuple[Index, ...]) -> tuple[Index, ...]:
+        position: Index = first
+        for j, step in zip(i, stride, strict=True):
+            position = plus(position, times(j, step))
+        return regrouped((position,), (self.size,), self.shape)
+
+    return _mapped(self, size, indices)
