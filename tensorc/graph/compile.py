@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -163,7 +164,7 @@ class CompiledNetwork:
             ArgumentError: as a call.
         """
         given = self._network.flatten(arguments, keywords)
-        known = self._network.values(given)
+        known = self._network.values(given, module)
         layers: list[Layer] = []
         arrays = self._results(given)[1]
         for call in self._executor.steps(self._inputs(given), arrays):
@@ -191,7 +192,7 @@ class CompiledNetwork:
 
     def _results(self, given: Sequence[Any]) -> tuple[list[Any], list[Array]]:
         """New arrays for the results, as the caller gets them and in storage form."""
-        if given and not any(_is_torch(one) for one in given):
+        if not self._network.gives_tensors(given):
             arrays = [empty(value) for value in self.graph.outputs]
             return list(arrays), arrays
         import torch
@@ -203,9 +204,9 @@ class CompiledNetwork:
 
 
 def _is_torch(argument: Any) -> bool:
-    import torch
-
-    return isinstance(argument, torch.Tensor)
+    """Whether this is a torch tensor, which it can only be when torch is loaded."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(argument, torch.Tensor)
 
 
 def _input_array(value: Value, argument: Any) -> Array:

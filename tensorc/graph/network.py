@@ -25,9 +25,15 @@ class Network(Protocol):
     def unflatten(self, tensors: Sequence[Any]) -> Any:
         """The result of a call, as the framework gives it, of the graph's outputs."""
 
-    def values(self, given: Sequence[Any]) -> Mapping[Value, tuple[Array, DType]]:
+    def gives_tensors(self, given: Sequence[Any]) -> bool:
+        """Whether a call with these tensors gives torch tensors; else it gives NumPy arrays."""
+
+    def values(
+        self, given: Sequence[Any], reference: Any = None
+    ) -> Mapping[Value, tuple[Array, DType]]:
         """What the framework computes for the tensors of a call, for as many values of the graph as
-        it has names for; in storage form."""
+        it has names for; in storage form. `reference` is the network in its framework, which counts
+        where the framework can tell values of the graph from it."""
 
     def results(
         self, reference: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]
@@ -45,16 +51,23 @@ def load(
 
     Args:
         source: a `torch.nn.Module` in evaluation mode, a `torch.export.ExportedProgram`, or the
-            path of a `.pt2` file.
+            path of a `.pt2` file; an `onnx.ModelProto`, its bytes, or the path of a `.onnx` file.
         example_inputs: for a module, what to export it with: its positional arguments as a tuple or
-            list; one tensor stands for itself.
-        example_keywords: for a module, its keyword arguments.
+            list; one tensor stands for itself. For an ONNX model, arrays whose shapes decide the
+            dimensions that it leaves open.
+        example_keywords: the same by name.
 
     Raises:
         ArgumentError: the source is none of these, or a file that is damaged; or a module comes
-            without example inputs, or does not take them.
+            without example inputs; or the network does not take them.
         UnsupportedNetworkError: the network uses what we do not support; all of it is listed.
     """
+    from tensorc.graph import onnx_source
+
+    if onnx_source.is_model(source):
+        from tensorc.graph import onnx_network
+
+        return onnx_network.load(source, example_inputs, example_keywords)
     from tensorc.graph import torch_export
 
     return torch_export.load(source, example_inputs, example_keywords)

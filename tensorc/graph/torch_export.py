@@ -92,8 +92,20 @@ class Imported:
         ]
         return pytree.tree_unflatten(leaves, self.outputs)
 
-    def values(self, given: Sequence[Any]) -> Mapping[Value, tuple[Array, DType]]:
-        """What torch computes, operator by operator, for the tensors of a call; in storage form."""
+    def gives_tensors(self, given: Sequence[Any]) -> bool:
+        """Whether a call gives torch tensors: for torch tensors, and for none."""
+        import torch
+
+        return not given or any(isinstance(one, torch.Tensor) for one in given)
+
+    def values(
+        self, given: Sequence[Any], reference: Any = None
+    ) -> Mapping[Value, tuple[Array, DType]]:
+        """What torch computes, operator by operator, for the tensors of a call; in storage form.
+
+        It runs the exported program, whatever `reference` is.
+        """
+        del reference
         return values_of(self.program, given, self.origins)
 
     def results(

@@ -1,0 +1,172 @@
+"""Tensors and attributes of ONNX models, as NumPy arrays and Python values.
+
+Arrays are those that ONNX's own helpers make: bf16 has the dtype of the package `ml_dtypes`. A
+tensor's bytes are used in place, whether they lie in the model or in a file beside it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorc.dtype import DType
+from tensorc.errors import ArgumentError
+from tensorc.graph.graph import Array
+
+# ONNX's numbers of element types (TensorProto.DataType); it has more, which we lack.
+ELEMENT_TYPES: Mapping[int, DType] = {
+    1: DType.F32, 2: DType.U8, 3: DType.I8, 5: DType.I16, 6: DType.I32, 7: DType.I64,
+    9: DType.BOOL, 10: DType.F16, 11: DType.F64, 12: DType.U32, 16: DType.BF16,
+}  # fmt: skip
+_BY_NAME = {
+    "float32": DType.F32, "uint8": DType.U8, "int8": DType.I8, "int16": DType.I16,
+    "int32": DType.I32, "int64": DType.I64, "bool": DType.BOOL, "float16": DType.F16,
+    "float64": DType.F64, "uint32": DType.U32, "bfloat16": DType.BF16,
+}  # fmt: skip
+
+
+def element_name(number: int) -> str:
+    """ONNX's name of an element type, such as `uint64`."""
+    import onnx
+
+    try:
+        name: str = onnx.TensorProto.DataType.Name(number)
+    except ValueError:
+        return f"number {number}"
+    return name.lower()
+
+
+def element_number(dtype: DType) -> int:
+    """ONNX's number of one of our dtypes."""
+    return next(number for number, own in ELEMENT_TYPES.items() if own is dtype)
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy dtype by which ONNX's users know one of ours."""
+    import onnx
+
+    found: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_number(dtype)))
+    return found
+
+
+def dtype_of(array: Array) -> DType | None:
+    """Our dtype for an array's, None when we have no such."""
+    return _BY_NAME.get(array.dtype.name)
+
+
+def in_storage(array: Array) -> Array:
+    """An array, compact and aligned, as the interpreter and the executor store it."""
+    plain = array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+    return np.require(plain, requirements=["C", "A"]).reshape(array.shape)
+
+
+def from_storage(array: Array, dtype: DType) -> Array:
+    """An array in storage form with the NumPy dtype that ONNX's users know it by."""
+    if dtype is not DType.BF16:
+        return array
+    import ml_dtypes
+
+    return array.view(ml_dtypes.bfloat16)
+
+
+# Tensors of a model ----------------------------------------------------------------------------
+
+
+def array_of(tensor: Any, folder: Path | None) -> Array:
+    """The elements of a TensorProto, whose external data lie in `folder`.
+
+    Raises:
+        ArgumentError: its data are missing, or not as many as its shape says.
+    """
+    import onnx
+
+    name = tensor.name or "a tensor without a name"
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return _external(tensor, folder, name)
+    if tensor.HasField("raw_data") and tensor.data_type in ELEMENT_TYPES:
+        dtype = _numpy_dtype(tensor.data_type)
+        expected = math.prod(tensor.dims) * dtype.itemsize
+        raw = tensor.raw_data
+        if len(raw) != expected:
+            reason = f"it has {len(raw)} bytes of data, its shape needs {expected}"
+            raise ArgumentError("network", f"tensor `{name}`: {reason}")
+        return np.frombuffer(raw, dtype).reshape(tuple(tensor.dims))
+    try:
+        array: Array = onnx.numpy_helper.to_array(tensor)
+    except (TypeError, ValueError, KeyError) as error:
+        raise ArgumentError("network", f"tensor `{name}` is damaged: {error}") from error
+    return array
+
+
+def _numpy_dtype(number: int) -> np.dtype[Any]:
+    import onnx
+
+    dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number))
+    return dtype.newbyteorder("<") if dtype.kind in "iuf" else dtype
+
+
+def _external(tensor: Any, folder: Path | None, name: str) -> Array:
+    def refused(reason: str) -> ArgumentError:
+        return ArgumentError("network", f"external data of tensor `{name}`: {reason}")
+
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    if folder is None:
+        raise refused(f"they lie in {location!r}, beside the model's file; pass its path")
+    path = folder / location
+    inside = os.path.commonpath([path.resolve(), folder.resolve()]) == str(folder.resolve())
+    if not location or "\0" in location or not inside:
+        raise refused(f"the location {location!r} is not below the model's folder")
+    if not path.is_file():
+        raise refused(f"there is no file {str(path)!r}")
+    dtype = _numpy_dtype(tensor.data_type)
+    expected = math.prod(tensor.dims) * dtype.itemsize
+    if not (entries.get("offset", "0") + entries.get("length", "0")).isdigit():
+        raise refused("its offset and length are no numbers")
+    offset, length = int(entries.get("offset", "0")), int(entries.get("length", expected))
+    if length != expected:
+        raise refused(f"{length} bytes are given, its shape needs {expected}")
+    size = path.stat().st_size
+    if offset + length > size:
+        raise refused(f"{path} ends at byte {size}, before {offset + length}")
+    if not length:
+        return np.empty(tuple(tensor.dims), dtype)
+    return np.asarray(np.memmap(path, dtype, "r", offset, tuple(tensor.dims)))
+
+
+# Attributes ------------------------------------------------------------------------------------
+
+
+def attribute_of(attribute: Any, folder: Path | None) -> Any:
+    """An AttributeProto's value: a list is a tuple, a tensor an array, a graph itself.
+
+    Raises:
+        ArgumentError: a tensor is damaged; or the attribute's kind is none of ours.
+    """
+    import onnx
+
+    kinds = onnx.AttributeProto
+    match attribute.type:
+        case kinds.INT:
+            return attribute.i
+        case kinds.FLOAT:
+            return attribute.f
+        case kinds.STRING:
+            return attribute.s.decode(errors="replace")
+        case kinds.INTS:
+            return tuple(attribute.ints)
+        case kinds.FLOATS:
+            return tuple(attribute.floats)
+        case kinds.STRINGS:
+            return tuple(part.decode(errors="replace") for part in attribute.strings)
+        case kinds.TENSOR:
+            return array_of(attribute.t, folder)
+        case kinds.GRAPH:
+            return attribute.g
+    kind = kinds.AttributeType.Name(attribute.type).lower().replace("_", " ")
+    raise ArgumentError("network", f"attribute `{attribute.name}`: we have no use for a {kind}")

@@ -1,0 +1,93 @@
+"""The geometry of ONNX's windows: of convolutions and pools, with their ways to give pads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tensorc.graph.elements import Number, RefusedError
+from tensorc.graph.emit import Emit
+from tensorc.graph.graph import Value
+from tensorc.graph.onnx_calls import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Windows over the last dimensions: of `extents`, with `low` and `high` padding around.
+
+    `high` is what the last window reaches, so that no rounding is left to do; `declared` is the
+    padding after each dimension that the model gives.
+    """
+
+    extents: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    declared: tuple[int, ...]
+
+    @classmethod
+    def of(cls, call: Call, extents: Sequence[int], kernel: Sequence[int]) -> Window:
+        """The windows of a node's attributes. Raises RefusedError: there are none."""
+        attributes, rank = call.attributes, len(extents)
+        stride = tuple(attributes.get("strides", (1,) * rank))
+        dilation = tuple(attributes.get("dilations", (1,) * rank))
+        pads = tuple(attributes.get("pads", (0,) * (2 * rank)))
+        if not len(kernel) == len(stride) == len(dilation) == len(pads) // 2 == rank:
+            raise RefusedError(f"windows of {len(kernel)} dimensions over {rank}")
+        if min(*kernel, *stride, *dilation) < 1 or min(pads) < 0:
+            raise RefusedError("a size, stride, dilation or pad that is too small")
+        spans = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+        low, declared = list(pads[:rank]), list(pads[rank:])
+        automatic = attributes.get("auto_pad", "NOTSET")
+        if automatic in ("SAME_UPPER", "SAME_LOWER"):
+            low, declared = _same(extents, stride, spans, automatic == "SAME_UPPER")
+        elif automatic == "VALID":
+            low, declared = [0] * rank, [0] * rank
+        high = list(declared)
+        for d in range(rank):
+            room = extents[d] + low[d] + declared[d] - spans[d]
+            if room < 0:
+                raise RefusedError(f"windows of {spans[d]} elements in {room + spans[d]}")
+            count = room // stride[d] + 1
+            if attributes.get("ceil_mode") and room % stride[d]:
+                # The last window has to begin in the input or before it.
+                count += int(count * stride[d] < extents[d] + low[d])
+                high[d] = max(declared[d], (count - 1) * stride[d] + spans[d] - extents[d] - low[d])
+        return cls(
+            tuple(extents), tuple(kernel), stride, dilation, tuple(low), tuple(high),
+            tuple(declared),
+        )  # fmt: skip
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of windows along each dimension."""
+        return tuple(
+            (n + a + b - d * (k - 1) - 1) // s + 1
+            for n, a, b, d, k, s in zip(
+                self.extents, self.low, self.high, self.dilation, self.kernel, self.stride,
+                strict=True,
+            )
+        )  # fmt: skip
+
+    def padded(self, emit: Emit, source: Value, border: Number) -> tuple[Value, tuple[int, ...]]:
+        """The source and the padding that is left to do on both sides of each dimension."""
+        if self.low == self.high:
+            return source, self.low
+        pairs = zip(reversed(self.low), reversed(self.high), strict=True)
+        pad = tuple(p for pair in pairs for p in pair)
+        source = emit("constant_pad_nd", self=source, pad=pad, value=border)
+        return source, (0,) * len(self.low)
+
+
+def _same(
+    extents: Sequence[int], stride: Sequence[int], spans: Sequence[int], upper: bool
+) -> tuple[list[int], list[int]]:
+    """Pads for as many windows as strides fit in; the odd one comes after, or before."""
+    low, high = [], []
+    for extent, step, span in zip(extents, stride, spans, strict=True):
+        total = max(0, (-(-extent // step) - 1) * step + span - extent)
+        low.append(total // 2 if upper else total - total // 2)
+        high.append(total - low[-1])
+    return low, high
