@@ -113,7 +113,7 @@ def _shorten_paths(module: Any) -> None:
 
 def shortened(path: str) -> str:
     """The path of a module without Dynamo's way to the network, a local variable of a frame."""
-    path = re.sub(r"^L\[['\"]\w+['\"]\]\.?", "", path)
+    path = re.sub(r"^[LG]\[['\"]\w+['\"]\]\.?", "", path)
     return re.sub(r"\.?_modules\[['\"]([^'\"]*)['\"]\]", r".\1", path).strip(".")
 
 

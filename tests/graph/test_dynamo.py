@@ -154,6 +154,7 @@ def test_weights_are_folded_and_tasks_know_their_modules(networks):
     [
         ("L['self']", ""),
         ("L['fn'].0", "0"),
+        ("G['model'].layers.0", "layers.0"),
         ("L['self'].layers.0.norm", "layers.0.norm"),
         ("L['self']._modules['layers']._modules['0'].norm", "layers.0.norm"),
         ("layers.0", "layers.0"),
