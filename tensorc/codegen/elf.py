@@ -1,4 +1,4 @@
-"""The symbol table of an object file, read to tell a user which symbol is missing.
+"""Object files: the symbols, to tell a user which one is missing, and the size of the code.
 
 The format is the System V ABI's, chapter 4 ("Object Files"), in its 64-bit little-endian form.
 """
@@ -12,6 +12,7 @@ _SECTION = struct.Struct("<2I4Q2I2Q")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMBOL_TABLE = 2
 _LOCAL = 0
+_EXECUTABLE = 4
 _WEAK = 2
 
 
@@ -37,10 +38,21 @@ def symbols_of(data: bytes) -> Symbols | None:
         return None
 
 
-def _symbols(data: bytes) -> Symbols:
+def code_bytes(data: bytes) -> int:
+    """The bytes of machine code in an object file; all of a file that is not as above."""
+    if data[:6] != b"\x7fELF\x02\x01":
+        return len(data)
+    return sum(length for _, _, flags, _, _, length, *_ in _sections(data) if flags & _EXECUTABLE)
+
+
+def _sections(data: bytes) -> list[tuple[int, ...]]:
     start = struct.unpack_from("<Q", data, 40)[0]
     size, count = struct.unpack_from("<2H", data, 58)
-    sections = [_SECTION.unpack_from(data, start + size * index) for index in range(count)]
+    return [_SECTION.unpack_from(data, start + size * index) for index in range(count)]
+
+
+def _symbols(data: bytes) -> Symbols:
+    sections = _sections(data)
     defined, undefined = set(), set()
     for _, kind, _, _, offset, length, link, *_ in sections:
         if kind != _SYMBOL_TABLE:

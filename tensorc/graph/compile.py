@@ -62,23 +62,34 @@ def compile_network(
     backend: Backend | None = None,
 ) -> CompiledNetwork:
     """Compile a network that is imported; the arguments and errors are those of `compile`."""
+    graph, parts = partitioned(network, target, backend)
+    executor = Executor(graph, parts, _runnable(parts, target, scheduler, backend))
+    return CompiledNetwork(network, parts, executor)
 
-    def tasks_of(parts: Partition, chosen: str | Scheduler) -> list[Runnable]:
-        funcs = [task.func for task in parts.tasks]
-        if backend is not None:
-            return [PlainTask(func, backend) for func in funcs]
-        return [CompiledTask(kernel) for kernel in build_kernels(funcs, target, chosen)]
+
+def partitioned(
+    network: Network, target: Target, backend: Backend | None = None
+) -> tuple[Graph, Partition]:
+    """The optimised graph of a network and its tasks. Constants are computed, no task is
+    scheduled."""
 
     def evaluate(graph: Graph) -> Mapping[Value, Array]:
         parts = partition(graph, fuse(graph))
         results = [empty(value) for value in graph.outputs]
-        Executor(graph, parts, tasks_of(parts, "none")).run([], results)
+        Executor(graph, parts, _runnable(parts, target, "none", backend)).run([], results)
         return dict(zip(graph.outputs, results, strict=True))
 
     *_, (_, graph) = optimised(network.graph, evaluate)
-    parts = partition(graph, fuse(graph))
-    executor = Executor(graph, parts, tasks_of(parts, scheduler))
-    return CompiledNetwork(network, parts, executor)
+    return graph, partition(graph, fuse(graph))
+
+
+def _runnable(
+    parts: Partition, target: Target, scheduler: str | Scheduler, backend: Backend | None
+) -> list[Runnable]:
+    funcs = [task.func for task in parts.tasks]
+    if backend is not None:
+        return [PlainTask(func, backend) for func in funcs]
+    return [CompiledTask(kernel) for kernel in build_kernels(funcs, target, scheduler)]
 
 
 class CompiledNetwork:

@@ -105,8 +105,12 @@ class _Flat:
     def unflatten(self, tensors: Sequence[Any]) -> Any:
         return list(tensors)
 
-    def values(self, given: Sequence[Any]) -> Mapping[Any, Any]:
+    def gives_tensors(self, given: Sequence[Any]) -> bool:
         del given
+        return True
+
+    def values(self, given: Sequence[Any], reference: Any = None) -> Mapping[Any, Any]:
+        del given, reference
         return {}
 
     def results(

@@ -18,13 +18,13 @@ from tensorc.ir.interp.arrays import from_storage
 
 def task_table(partition: Partition, arena_bytes: int) -> str:
     """The tasks, one a line, with their totals."""
-    rows = [(str(t.count), _si(t.flops), _si(t.bytes), t.label, t.shape) for t in partition.tasks]
+    rows = [(str(t.count), si(t.flops), si(t.bytes), t.label, t.shape) for t in partition.tasks]
     flops = sum(task.count * task.flops for task in partition.tasks)
     total = (
-        f"{len(partition.tasks)} tasks, {len(partition.calls)} calls, {_si(flops)}FLOP, "
-        f"{_si(arena_bytes)}B for intermediate values"
+        f"{len(partition.tasks)} tasks, {len(partition.calls)} calls, {si(flops)}FLOP, "
+        f"{si(arena_bytes)}B for intermediate values"
     )
-    return _table(("calls", "FLOP", "bytes", "operators", "parameters"), rows) + "\n" + total
+    return text_table(("calls", "FLOP", "bytes", "operators", "parameters"), rows) + "\n" + total
 
 
 # Time --------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Profile:
         head = ("best ms", "median", "% time", "calls", "GFLOP/s", "GB/s", "% roof", "operators",
                 "parameters")  # fmt: skip
         total = f"{self.best * 1e3:.3f} ms best, {self.median * 1e3:.3f} ms median of {self.runs}"
-        return "\n".join((_table(head, rows), total, *self._roof()))
+        return "\n".join((text_table(head, rows), total, *self._roof()))
 
     def _roof(self) -> Iterator[str]:
         """What the column of the roofline is a share of."""
@@ -174,7 +174,7 @@ class Comparison:
             for one in (*self.layers, *self.results)
         ]
         head = ("error", "largest", "value", "module", "operators")
-        return _table(head, rows) + "\n" + self._verdict()
+        return text_table(head, rows) + "\n" + self._verdict()
 
     def _verdict(self) -> str:
         off = self.first_off
@@ -202,14 +202,16 @@ def difference(ours: Array, theirs: tuple[Array, DType]) -> tuple[float, float]:
 # Text --------------------------------------------------------------------------------------------
 
 
-def _si(number: float) -> str:
+def si(number: float) -> str:
+    """A number with the prefix of its unit: 1500.0 is `1.5 k`."""
     for power, prefix in ((9, "G"), (6, "M"), (3, "k")):
         if number >= 10**power:
             return f"{number / 10**power:.1f} {prefix}"
     return f"{number:.0f} "
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns under their names; those of numbers to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     numeric = [all(_is_number(row[k]) for row in rows) for k in range(len(head))]
 
