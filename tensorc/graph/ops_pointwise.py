@@ -136,11 +136,17 @@ def rsub(self: Value, other: Value, alpha: Number = 1) -> Operand:
 
 
 operator("mul", kind=Kind.POINTWISE)(_arithmetic(lambda a, b: a * b, tc.logical_and))
-operator("maximum", kind=Kind.POINTWISE)(_arithmetic(tc.maximum, tc.logical_or))
-operator("minimum", kind=Kind.POINTWISE)(_arithmetic(tc.minimum, tc.logical_and))
-operator("bitwise_and", kind=Kind.POINTWISE)(_arithmetic(lambda a, b: a & b, tc.logical_and))
-operator("bitwise_or", kind=Kind.POINTWISE)(_arithmetic(lambda a, b: a | b, tc.logical_or))
-operator("bitwise_xor", kind=Kind.POINTWISE)(_arithmetic(lambda a, b: a ^ b, lambda a, b: a != b))
+operator("maximum", "max.other", kind=Kind.POINTWISE)(_arithmetic(tc.maximum, tc.logical_or))
+operator("minimum", "min.other", kind=Kind.POINTWISE)(_arithmetic(tc.minimum, tc.logical_and))
+operator("bitwise_and", "__and__", kind=Kind.POINTWISE)(
+    _arithmetic(lambda a, b: a & b, tc.logical_and)
+)
+operator("bitwise_or", "__or__", kind=Kind.POINTWISE)(
+    _arithmetic(lambda a, b: a | b, tc.logical_or)
+)
+operator("bitwise_xor", "__xor__", kind=Kind.POINTWISE)(
+    _arithmetic(lambda a, b: a ^ b, lambda a, b: a != b)
+)
 
 
 @operator("div", "true_divide", kind=Kind.POINTWISE, costly=True)

@@ -1,58 +1,38 @@
-"""Operators of torch's that stand for one or a few core ATen ones.
+"""Operators that are imported as several of core ATen's, without torch taking them apart.
 
-Torch itself can take a program apart, but traces all of it again for that. A program that uses no
-other operators than core ATen's and those here is imported as it is.
+Torch's `run_decompositions` does the same for all operators at once, which takes seconds and leaves
+more nodes: these are the common ones. A dropout is none at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
+from tensorc.dtype import DType
+from tensorc.graph import torch_products, torch_windows  # noqa: F401 (they enter theirs)
 from tensorc.graph.emit import Emit
 from tensorc.graph.graph import Argument, Value
 from tensorc.graph.ops import find
+from tensorc.graph.torch_registry import TABLE, Arguments, Composite, composite
 from tensorc.graph.torch_tensors import op_name, schema_arguments
 
-Build: TypeAlias = Callable[..., Value]
-Arguments: TypeAlias = Mapping[str, Any]
+COMPOSITES: Mapping[str, Composite] = TABLE
 
 # Operators whose result is new memory that nothing else refers to.
 _FRESH = frozenset(
     {"add", "addmm", "batch_norm", "bmm", "cat", "conv2d", "convolution", "div", "gelu", "linear",
      "mean", "mm", "mul", "relu", "sigmoid", "silu", "sub", "tanh"}
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Composite:
-    """How an operator is built, and for which arguments (by name, as torch has them)."""
-
-    build: Build
-    covers: Callable[[Arguments], bool]
-
-
-_TABLE: dict[str, Composite] = {}
-COMPOSITES: Mapping[str, Composite] = MappingProxyType(_TABLE)
-
-
-def _composite(
-    name: str, covers: Callable[[Arguments], bool] = lambda _: True
-) -> Callable[[Build], Build]:
-    def enter(build: Build) -> Build:
-        _TABLE[name] = Composite(build, covers)
-        return build
-
-    return enter
+# Composites that only cover what leaves their operand as it is.
+_IDLE = frozenset({"dropout.default", "feature_dropout.default", "alpha_dropout.default"})
 
 
 def known(node: Any) -> str | None:
     """The name under which a call of the exported program is imported; None when it is not.
 
     An operator that changes its first operand counts as the one that does not, where nothing else
-    reads what it changed.
+    reads what it changed, and its result would have that operand's dtype in any case.
     """
     schema = getattr(node.target, "_schema", None)
     if schema is None:
@@ -61,14 +41,15 @@ def known(node: Any) -> str | None:
     if schema.is_mutable:
         packet, _, overload = name.partition(".")
         name = f"{packet.removesuffix('_')}.{overload}"
-        if not packet.endswith("_") or find(name) is None or not _alone(node):
+        if not packet.endswith("_") or not (name in _IDLE or _alone(node)):
             return None
-        return name
+        if not _keeps_dtype(node):
+            return None
     if find(name) is not None:
         return name
-    composite = _TABLE.get(name)
+    found = TABLE.get(name)
     given = schema_arguments(node.target, node.args, node.kwargs)
-    return name if composite is not None and composite.covers(given) else None
+    return name if found is not None and found.covers(given) else None
 
 
 def _alone(node: Any) -> bool:
@@ -83,21 +64,26 @@ def _alone(node: Any) -> bool:
     )
 
 
-@_composite("conv2d.default")
-def _conv2d(
-    emit: Emit, self: Value, weight: Value, bias: Value | None = None,
-    stride: Argument = (1, 1), padding: Argument = (0, 0), dilation: Argument = (1, 1),
-    groups: int = 1,
-) -> Value:  # fmt: skip
-    return emit(
-        "convolution", self=self, weight=weight, bias=bias, stride=stride, padding=padding,
-        dilation=dilation, transposed=False, output_padding=(0, 0), groups=groups,
-    )  # fmt: skip
+def _keeps_dtype(node: Any) -> bool:
+    """Whether no other operand is of a higher dtype than the one that a node changes."""
+    own = node.args[0].meta["val"].dtype
+    for other in (*node.args[1:], *node.kwargs.values()):
+        value: Any = getattr(other, "meta", {}).get("val")
+        if hasattr(value, "dtype") and value.dtype != own:
+            return False
+        if isinstance(other, float) and not own.is_floating_point:
+            return False
+        if isinstance(other, int) and str(own) == "torch.bool":
+            return False
+    return True
 
 
-@_composite(
+# Normalisations ---------------------------------------------------------------------------------
+
+
+@composite(
     "batch_norm.default",
-    lambda given: (
+    covers=lambda given: (
         not given["training"] and None not in (given["running_mean"], given["running_var"])
     ),
 )
@@ -112,32 +98,50 @@ def _batch_norm(
     )  # fmt: skip
 
 
-@_composite("max_pool2d.default")
-def _max_pool2d(emit: Emit, **arguments: Argument) -> Value:
-    return emit("max_pool2d_with_indices", **arguments)
+@composite("layer_norm.default")
+def _layer_norm(
+    emit: Emit, self: Value, normalized_shape: Argument, weight: Value | None = None,
+    bias: Value | None = None, eps: float = 1e-5, cudnn_enable: bool = True,
+) -> Value:  # fmt: skip
+    del cudnn_enable
+    return emit(
+        "native_layer_norm", self=self, normalized_shape=normalized_shape, weight=weight,
+        bias=bias, eps=eps,
+    )  # fmt: skip
 
 
-@_composite("adaptive_avg_pool2d.default", lambda given: list(given["output_size"]) == [1, 1])
-def _adaptive_avg_pool2d(emit: Emit, self: Value, output_size: Argument) -> Value:
-    del output_size
-    return emit("mean", self=self, dim=(-1, -2), keepdim=True)
+@composite("group_norm.default")
+def _group_norm(
+    emit: Emit, self: Value, num_groups: int, weight: Value | None = None,
+    bias: Value | None = None, eps: float = 1e-5, cudnn_enabled: bool = True,
+) -> Value:  # fmt: skip
+    del cudnn_enabled
+    batch, channels, *inner = self.shape
+    area = 1
+    for extent in inner:
+        area *= extent
+    return emit(
+        "native_group_norm", self=self, weight=weight, bias=bias, N=batch, C=channels, HxW=area,
+        group=num_groups, eps=eps,
+    )  # fmt: skip
 
 
-@_composite("linear.default")
-def _linear(emit: Emit, self: Value, weight: Value, bias: Value | None = None) -> Value:
-    """Rows times the transposed weights; what comes before the last dimension is one of rows."""
-    transposed = emit("permute", self=weight, dims=(1, 0))
-    flat = len(self.shape) == 2
-    rows = self if flat else emit("view", self=self, size=(-1, self.shape[-1]))
-    if bias is None:
-        product = emit("mm", self=rows, mat2=transposed)
-    else:
-        product = emit("addmm", self=bias, mat1=rows, mat2=transposed)
-    shape = (*self.shape[:-1], weight.shape[0])
-    return product if flat else emit("view", self=product, size=shape)
+@composite("softmax.int")
+def _softmax(emit: Emit, self: Value, dim: int, dtype: DType | None = None) -> Value:
+    source = self if dtype in (None, self.dtype) else emit("_to_copy", self=self, dtype=dtype)
+    return emit("_softmax", self=source, dim=dim, half_to_float=False)
 
 
-@_composite("flatten.using_ints")
+@composite("log_softmax.int")
+def _log_softmax(emit: Emit, self: Value, dim: int, dtype: DType | None = None) -> Value:
+    source = self if dtype in (None, self.dtype) else emit("_to_copy", self=self, dtype=dtype)
+    return emit("_log_softmax", self=source, dim=dim, half_to_float=False)
+
+
+# Other layers -----------------------------------------------------------------------------------
+
+
+@composite("flatten.using_ints")
 def _flatten(emit: Emit, self: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
     rank = len(self.shape)
     first, last = start_dim % max(rank, 1), end_dim % max(rank, 1)
@@ -147,7 +151,48 @@ def _flatten(emit: Emit, self: Value, start_dim: int = 0, end_dim: int = -1) -> 
     return emit("view", self=self, size=(*self.shape[:first], size, *self.shape[last + 1 :]))
 
 
-@_composite("dropout.default", lambda given: not given["train"])
+@composite(
+    "dropout.default", "feature_dropout.default", "alpha_dropout.default",
+    "feature_alpha_dropout.default", covers=lambda given: not given["train"],
+)  # fmt: skip
 def _dropout(emit: Emit, self: Value, p: float, train: bool) -> Value:
     del emit, p, train
     return self
+
+
+@composite("to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default")
+def _to(
+    emit: Emit, self: Value, dtype: DType | None = None, other: Value | None = None,
+    copy: bool = False,
+) -> Value:  # fmt: skip
+    """All tensors are on one device and compact, so that only the dtype can change."""
+    del copy
+    to = other.dtype if other is not None else dtype
+    return self if to in (None, self.dtype) else emit("_to_copy", self=self, dtype=to)
+
+
+def _is_compact(given: Arguments) -> bool:
+    """Whether a tensor of torch's is all of its memory, in order."""
+    tensor = given["self"].meta["val"]
+    whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    return bool(tensor.is_contiguous() and whole)
+
+
+@composite("as_strided.default", "as_strided_copy.default", covers=_is_compact)
+def _as_strided(emit: Emit, **arguments: Argument) -> Value:
+    return emit("as_strided.compact", **arguments)
+
+
+@composite("diff.default", covers=lambda given: given.get("n", 1) == 1)
+def _diff(
+    emit: Emit, self: Value, n: int = 1, dim: int = -1, prepend: Value | None = None,
+    append: Value | None = None,
+) -> Value:  # fmt: skip
+    del n
+    parts = tuple(part for part in (prepend, self, append) if part is not None)
+    whole = emit("cat", tensors=parts, dim=dim) if len(parts) > 1 else self
+    extent = whole.shape[dim]
+    later = emit("slice", self=whole, dim=dim, start=min(1, extent))
+    earlier = emit("slice", self=whole, dim=dim, end=max(extent - 1, 0))
+    op = "logical_xor" if whole.dtype is DType.BOOL else "sub"
+    return emit(op, self=later, other=earlier)

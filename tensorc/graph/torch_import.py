@@ -13,7 +13,7 @@ from typing import Any
 
 from tensorc.graph.elements import RefusedError
 from tensorc.graph.emit import Emit, any_operand
-from tensorc.graph.graph import Argument, Array, Graph, Node, Value
+from tensorc.graph.graph import Argument, Array, Graph, Node, Value, map_values
 from tensorc.graph.ops import apply, find
 from tensorc.graph.torch_composites import COMPOSITES, known
 from tensorc.graph.torch_tensors import converted, dtype_of, op_name, schema_arguments, storage
@@ -110,12 +110,7 @@ class _Importer:
         if node.op != "call_function":
             return []
         if node.target is operator.getitem:
-            source = self.values.get(node.args[0])
-            if isinstance(source, tuple) and source:
-                part = source[node.args[1]]
-                if part is not None:
-                    self.values[node] = part
-                    self.origins[part] = node.name
+            self._part(node)
             return []
         where = module_path(node)
         name = op_name(node.target)
@@ -133,33 +128,62 @@ class _Importer:
         if arguments is None or len(outputs) != len(several) or not outputs:
             return []
         if found in COMPOSITES and find(found) is None:
-            return self._composite(node, found, arguments, outputs[0], where)
+            return self._composite(node, found, arguments, results, where)
         packet = found.partition(".")[0]
         made = Node(packet if find(found) is find(packet) else found, arguments, outputs, where)
         self._check(made, name)
         return [made]
+
+    def _part(self, node: Any) -> None:
+        """One of the results of an operator that has several."""
+        source = self.values.get(node.args[0])
+        if not isinstance(source, tuple) or not source:
+            return
+        if node.args[1] >= len(source):
+            if not node.users:
+                return
+            what = f"result {node.args[1]} of {op_name(node.args[0].target)}"
+            self.problems.add(what, "no such operator", module_path(node))
+            return
+        part = source[node.args[1]]
+        if part is not None:
+            self.values[node] = part
+            self.origins[part] = node.name
 
     def _composite(
         self,
         node: Any,
         name: str,
         arguments: tuple[tuple[str, Argument], ...],
-        output: Value,
+        expected: Value | tuple[Value | None, ...] | None,
         where: str,
     ) -> list[Node]:
         emit = Emit(node.name, where)
         try:
-            result = COMPOSITES[name].build(emit, **dict(arguments))
+            built = COMPOSITES[name].build(emit, **dict(arguments))
         except RefusedError as error:
             self.problems.add(name, str(error), where)
             return []
-        if not emit.nodes:
-            self.values[node] = result
-            return []
-        last = emit.nodes.pop()
-        made = Node(last.op, last.arguments, (output, *last.outputs[1:]), where)
-        self._check(made, name)
-        return [*emit.nodes, made]
+        results = built if isinstance(built, tuple) else (built,)
+        wanted = expected if isinstance(expected, tuple) else (expected,)
+        made = {value for one in emit.nodes for value in one.outputs}
+        names = {
+            result: value
+            for result, value in zip(results, wanted, strict=False)
+            if value is not None and result in made
+        }
+        for result, value in zip(results, wanted, strict=False):
+            self._compare(name, where, result, value)
+        # Torch's names for the results, by which they are compared.
+        given = tuple(names.get(result, result) for result in results)
+        self.values[node] = given if isinstance(expected, tuple) else given[0]
+        return [_renamed(one, names) for one in emit.nodes]
+
+    def _compare(self, name: str, where: str, ours: Value, theirs: Value | None) -> None:
+        if theirs is not None and (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
+            own = f"{ours.dtype}{list(ours.shape)}"
+            reason = f"torch gives {theirs.dtype}{list(theirs.shape)} here, our operator {own}"
+            self.problems.add(name, reason, where)
 
     def _results(self, node: Any, where: str) -> Value | tuple[Value | None, ...] | None:
         given = node.meta.get("val")
@@ -207,27 +231,17 @@ class _Importer:
             self.problems.add(name, str(error), node.where)
             return
         for value, result in zip(node.outputs, results, strict=True):
-            if (result.shape, result.dtype) != (value.shape, value.dtype):
-                ours = f"{result.dtype}{list(result.shape)}"
-                reason = f"torch gives {value.dtype}{list(value.shape)} here, our operator {ours}"
-                self.problems.add(name, reason, node.where)
+            self._compare(name, node.where, Value("", result.shape, result.dtype), value)
 
 
-def refusals(program: Any) -> dict[Any, Mapping[tuple[str, str], Any]]:
-    """The nodes of a program that cannot be imported, each with the reasons, as `Problems` has
-    them."""
-    importer = _Importer(program)
-    importer._inputs()
-    found: dict[Any, Mapping[tuple[str, str], Any]] = {}
-    for node in program.graph.nodes:
-        importer.problems = Problems()
-        importer._node(node)
-        if importer.problems.found:
-            found[node] = importer.problems.found
-        elif node.op == "call_function" and node.users and node not in importer.values:
-            reason = "it takes what cannot be imported"
-            found[node] = {(op_name(node.target), reason): 1}
-    return found
+def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
+    """A node with other names for values."""
+
+    def named(value: Value) -> Value:
+        return names.get(value, value)
+
+    arguments = tuple((key, map_values(argument, named)) for key, argument in node.arguments)
+    return Node(node.op, arguments, tuple(map(named, node.outputs)), node.where)
 
 
 def module_path(node: Any) -> str:
