@@ -55,6 +55,9 @@ class _Importer:
         by_name = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
         inputs, constants = [], {}
         for spec in self.program.graph_signature.input_specs:
+            if spec.kind.name == "TOKEN":
+                # The order of side effects; the operators that have them are refused.
+                continue
             node = by_name[spec.arg.name]
             if hasattr(spec.arg, "value"):
                 self.values[node] = ()
@@ -95,6 +98,8 @@ class _Importer:
         found = []
         by_name = {node.name: node for node in self.program.graph.nodes}
         for spec in self.program.graph_signature.output_specs:
+            if spec.kind.name == "TOKEN":
+                continue
             if spec.kind.name != "USER_OUTPUT":
                 what = f"a result of kind {spec.kind.name.lower()}"
                 self.problems.add(
