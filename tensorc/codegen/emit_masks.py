@@ -9,6 +9,7 @@ from __future__ import annotations
 from tensorc.codegen.context import Context
 from tensorc.codegen.emit_index import known_index
 from tensorc.codegen.emit_memory import (
+    WIDEST_STEP,
     address,
     forget,
     from_memory,
@@ -43,6 +44,8 @@ def _masked_load(c: Context, buffer: Buffer, index: Expr, mask: Value) -> Value:
     lanes, type_ = mask.lanes, memory_type(buffer.dtype, mask.lanes)
     ending = suffix(memory_type(buffer.dtype), lanes)
     step = known_index(c, index.stride) if isinstance(index, Ramp) else None
+    if isinstance(index, Ramp) and step is not None and 1 < abs(step) <= WIDEST_STEP:
+        return _spaced_load(c, buffer, index, step, mask)
     if step not in (1, -1) or not isinstance(index, Ramp):
         pointers = _pointers(c, buffer, index, lanes)
         raw = c.out.load(
@@ -60,6 +63,31 @@ def _masked_load(c: Context, buffer: Buffer, index: Expr, mask: Value) -> Value:
     )
     if step == -1:
         raw = reverse(c, type_, raw, lanes)
+    return from_memory(c, raw, buffer.dtype, lanes)
+
+
+def _spaced_load(c: Context, buffer: Buffer, index: Ramp, step: int, mask: Value) -> Value:
+    """Every step-th element where the mask holds: one load of all from the first to the last lane,
+    with the mask's bits as far apart, and a shuffle."""
+    lanes, distance = mask.lanes, abs(step)
+    span = lanes * distance
+    places = [distance * (lane if step > 0 else lanes - 1 - lane) for lane in range(lanes)]
+    lane_at = {place: lane for lane, place in enumerate(places)}
+    spread = ", ".join(f"i32 {lane_at.get(place, lanes)}" for place in range(span))
+    bits = c.out.pure(
+        f"shufflevector {mask.type} {mask.text}, {mask.type} zeroinitializer, "
+        f"<{span} x i32> <{spread}>"
+    )
+    where = address(c, buffer, index.base if step > 0 else lane_of(index, lanes - 1))
+    type_ = memory_type(buffer.dtype, span)
+    ending = suffix(memory_type(buffer.dtype), span)
+    whole = c.out.load(
+        where.memory,
+        f"call {type_} @llvm.masked.load.{ending}.p0(ptr align {where.alignment} {where.pointer}, "
+        f"<{span} x i1> {bits}, {type_} zeroinitializer)",
+    )
+    order = ", ".join(f"i32 {place}" for place in places)
+    raw = c.out.pure(f"shufflevector {type_} {whole}, {type_} poison, <{lanes} x i32> <{order}>")
     return from_memory(c, raw, buffer.dtype, lanes)
 
 

@@ -67,8 +67,8 @@ class Plan:
         suffix = fill.rpartition(".")[2] if "." in fill else "init"
         return [self.fresh(f"{loop}.{suffix}") for loop in loops]
 
-    def compute_at(self, statement: str, loop: str) -> None:
-        self.steps.append(p.ComputeAt(statement, loop))
+    def compute_at(self, statement: str, loop: str, *, recompute: bool = False) -> None:
+        self.steps.append(p.ComputeAt(statement, loop, recompute))
 
     def reverse_compute_at(self, statement: str, loop: str) -> None:
         self.steps.append(p.ReverseComputeAt(statement, loop))

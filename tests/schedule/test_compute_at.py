@@ -85,6 +85,22 @@ def f(A: Buffer["i32", 8], C: Buffer["i32", 4, "out"]):
     assert found.violation.witness.source == ("P", (("i", 1),))
 
 
+def test_recomputing_leaves_out_what_nobody_needs() -> None:
+    s = schedule(
+        """
+def f(A: Buffer["i32", 9], C: Buffer["i32", 4, "out"]):
+    P = alloc("i32", 9)
+    for i in range(9):
+        P[i] = A[i]
+    for j in range(4):
+        C[j] = P[j * 2]
+"""
+    )
+    s.compute_at("P", "j", recompute=True)
+    assert "range(1)" in str(s)
+    check(s)
+
+
 def test_compute_at_refused_an_extent_of_zero() -> None:
     s = schedule(
         """

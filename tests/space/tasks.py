@@ -132,16 +132,24 @@ def max_pool(channels: int, size: int) -> Func:
     return tc.func_of([x], [top], name="max_pool")
 
 
-def depthwise(channels: int, size: int) -> Func:
+def depthwise(channels: int, size: int, *, taps: int = 3, step: int = 1, pad: int = 0) -> Func:
+    """A window of each channel by itself; of padded data, with a ReLU behind it."""
     x = tc.placeholder((1, channels, size, size), "f32", name="X")
-    weight = tc.placeholder((channels, 3, 3), "f32", name="W", mode="const")
-    r, s = tc.reduce_axis(3, name="r"), tc.reduce_axis(3, name="s")
+    weight = tc.placeholder((channels, taps, taps), "f32", name="W", mode="const")
+    data = _padded(x, channels, size, pad)
+    r, s = tc.reduce_axis(taps, name="r"), tc.reduce_axis(taps, name="s")
+    shape = (1, channels, *((size + 2 * pad - taps) // step + 1,) * 2)
     sums = tc.compute(
-        (1, channels, size - 2, size - 2),
-        lambda n, c, h, w: tc.sum(x[n, c, h + r, w + s] * weight[c, r, s], axis=[r, s]),
+        shape,
+        lambda n, c, h, w: tc.sum(
+            data[n, c, h * step + r, w * step + s] * weight[c, r, s], axis=[r, s]
+        ),
         name="C",
     )
-    return tc.func_of([x, weight], [sums], name="depthwise")
+    if not pad:
+        return tc.func_of([x, weight], [sums], name="depthwise")
+    relu = tc.compute(shape, lambda n, c, h, w: tc.maximum(sums[n, c, h, w], 0.0), name="Y")
+    return tc.func_of([x, weight], [relu], name="depthwise")
 
 
 TASKS: dict[str, Callable[[], Func]] = {
@@ -164,4 +172,6 @@ TASKS: dict[str, Callable[[], Func]] = {
     "layernorm": lambda: layernorm(6, 70),
     "max_pool": lambda: max_pool(3, 9),
     "depthwise": lambda: depthwise(6, 9),
+    "depthwise_stride": lambda: depthwise(5, 10, step=2, pad=1),
+    "depthwise_wide": lambda: depthwise(2, 37, taps=5, pad=2),
 }

@@ -181,6 +181,8 @@ class Lanes:
             b = self.vector(expr.b, self.narrowed(mask, Unary("not", condition), expr.b))
         if self.is_vector(condition) or self.is_vector(a) or self.is_vector(b):
             a, b = self.spread(a), self.spread(b)
+        if isinstance(a, MaskedLoad) and a.mask == condition and _is_zero(b):
+            return a  # the other lanes of a masked load are zeros
         return Select(condition, a, b)
 
     def _logic(self, expr: Binary, mask: Expr | None) -> Expr:
@@ -194,6 +196,10 @@ class Lanes:
         if loads_of(guarded) <= self._certain:
             return mask
         return condition if mask is None else Binary("and", mask, condition)
+
+
+def _is_zero(expr: Expr) -> bool:
+    return isinstance(expr, Broadcast) and expr.value == Const(0, dtype_of(expr))
 
 
 def certain_loads(expr: Expr) -> frozenset[Load | MaskedLoad]:

@@ -1,7 +1,8 @@
 """Buffers of scope "register": every loop that indexes one is unrolled, so that each element, or
 each vector of elements, is a value of its own, which LLVM keeps in a register.
 
-A buffer for which that is not possible becomes an ordinary local one.
+A buffer for which that is not possible becomes an ordinary local one. Rows that loops take in
+vectors of uneven widths are widened first (`register_rows`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 
 from tensorc.codegen.passes.flatten import flat_index
+from tensorc.codegen.passes.register_rows import whole_rows
 from tensorc.codegen.passes.trees import (
     find,
     lanes_here,
@@ -44,7 +46,7 @@ MAX_INSTANCES = 4096
 
 def registers(func: Func) -> Func:
     """Loops over registers become `unroll` loops, and those that would write too much serial."""
-    func = replace(func, body=_limited(func.body))
+    func = whole_rows(replace(func, body=_limited(func.body)))
     for alloc in find(func, Alloc):
         if alloc.buffer.scope != "register":
             continue

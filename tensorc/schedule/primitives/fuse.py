@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tensorc.analysis.violation import Violation, malformed
 from tensorc.ir.arith import add, constant, floordiv, floormod, index, mul
-from tensorc.ir.nodes import For, Var
+from tensorc.ir.nodes import Expr, For, Var
 from tensorc.ir.walk import enclosing, substitute, variables
 from tensorc.schedule.rewrite import loop, nest, put, trips
 from tensorc.schedule.state import State, loops
@@ -66,10 +66,10 @@ class Fuse(Step):
         around = [n for _, n in enclosing(state.func, outer.path) if isinstance(n, For)]
         rows = trips(state.func, outer.node, around)
         columns = trips(state.func, inner.node, [*around, outer.node])
-        divisor = index(1) if constant(columns) == 0 else columns
+        row, column = _parts(Var(name), rows, columns)
         values = {
-            self.outer: add(floordiv(Var(name), divisor), outer.node.begin),
-            self.inner: add(floormod(Var(name), divisor), inner.node.begin),
+            self.outer: add(row, outer.node.begin),
+            self.inner: add(column, inner.node.begin),
         }
         body = substitute(inner.node.body, values)
         fused = nest([loop(name, index(0), mul(rows, columns))], body)
@@ -80,3 +80,11 @@ class Fuse(Step):
 
     def made(self, state: State) -> tuple[str, ...]:
         return (state.fresh(f"{self.outer}_{self.inner}"),)
+
+
+def _parts(fused: Var, rows: Expr, columns: Expr) -> tuple[Expr, Expr]:
+    """The number of the row and of the column that the fused loop is at."""
+    if constant(rows) == 1:
+        return index(0), fused
+    divisor = index(1) if constant(columns) == 0 else columns
+    return floordiv(fused, divisor), floormod(fused, divisor)

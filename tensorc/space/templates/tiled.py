@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from tensorc.ir.nodes import Var
-from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
+from tensorc.schedule.facts import Axis, Facts, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
 from tensorc.space.templates import weights
@@ -27,26 +26,13 @@ from tensorc.space.templates.common import (
     work_of,
 )
 from tensorc.space.templates.pointwise import vector_nest
+from tensorc.space.templates.register_tile import Loops, Task, finish, link
 
 SHORT_RUN = 16
 """A contiguous run shorter than this is not worth lanes of its own."""
 
 MOST_UNROLLED = 96
 """Multiply-adds written out in the innermost body: enough to hide the loop around them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """An anchor reduction, the temporaries computed before it, and what is computed from it.
-
-    `after` is computed tile by tile; `apart` runs over elements in an order of its own, in nests of
-    its own.
-    """
-
-    before: tuple[StageFacts, ...]
-    anchor: StageFacts
-    after: tuple[StageFacts, ...]
-    apart: tuple[StageFacts, ...] = ()
 
 
 def task(facts: Facts) -> Task | None:
@@ -67,40 +53,9 @@ def task(facts: Facts) -> Task | None:
     if any(a.extent == 0 for a in anchor.axes) or not _suits(anchor):
         return None
     before = facts.stages[:place]
-    if after and (any(not s.inlinable for s in after[:-1]) or _link(anchor, after) is None):
+    if after and (any(not s.inlinable for s in after[:-1]) or link(anchor, after) is None):
         return Task(before, anchor, (), after)
     return Task(before, anchor, after)
-
-
-def _link(anchor: StageFacts, after: tuple[StageFacts, ...]) -> Operand | None:
-    """The read through which the last stage takes the anchor's value, element for element.
-
-    It may come through the stages in between, which are inlined. None when the last stage runs over
-    other elements than the anchor's.
-    """
-    last = after[-1]
-    derived = {anchor.result.buffer}
-    for stage in after[:-1]:
-        if any(o.buffer in derived for o in stage.operands):
-            derived.add(stage.result.buffer)
-    link = next((o for o in last.operands if o.buffer in derived), None)
-    own = [a.extent for a in anchor.spatial if a.extent > 1]
-    if own == [a.extent for a in last.axes if a.extent > 1]:
-        return link
-    if link is None or len(after) > 1 or not _permuted(anchor, last, link):
-        return None
-    return link
-
-
-def _permuted(anchor: StageFacts, last: StageFacts, link: Operand) -> bool:
-    """Whether the axes of a stage are those of the anchor in another order."""
-    read = {dims: a.extent for a, dims in zip(last.axes, link.dims, strict=True) if a.extent > 1}
-    made = {
-        dims: a.extent
-        for a, dims in zip(anchor.axes, anchor.result.dims, strict=True)
-        if a.extent > 1 and not a.reduces
-    }
-    return read == made and all(len(dims) == 1 for dims in made)
 
 
 def _suits(anchor: StageFacts) -> bool:
@@ -139,7 +94,7 @@ def tiled(facts: Facts) -> Template:
     share = 4 if weights.streamed(anchor, vector) else 8
     depth = yield parallel_choice(facts, anchor.name, counts, work_of(facts.stages), share)
     assert isinstance(depth, int)
-    _finish(plan, found, vector, loops, fills)
+    finish(plan, found, vector, loops, fills)
     inlined = [stage for stage in found.apart[:-1] if stage.inlinable]
     for stage in inlined:
         plan.inline(stage.name)
@@ -171,15 +126,6 @@ class Tile:
 
     outer: int
     inner: int
-
-
-@dataclass(frozen=True, slots=True)
-class Loops:
-    """The anchor's loops after tiling, outermost first."""
-
-    outer: list[str]
-    rows: list[str]
-    vector: str
 
 
 def _vector_axis(facts: Facts, anchor: StageFacts) -> Choice:
@@ -317,68 +263,3 @@ def _tile_anchor(
         plan.unroll(name)
     plan.vectorize(lane)
     return Loops([*single, *tile_loops], rows, lane)
-
-
-def _finish(plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str]) -> None:
-    """Accumulate in registers: the fill and what follows move to the tile, or a copy is made."""
-    anchor = found.anchor
-    axis = next(n for n, a in enumerate(anchor.axes) if a.name == vector)
-    dim = anchor.result.dims[axis][0]
-    rank = len(anchor.result.shape)
-    if not loops.outer:
-        return
-    tile = loops.outer[-1]
-    last = [Var(f"d{d}") for d in range(rank) if d != dim] + [Var(f"d{dim}")]
-    buffer = anchor.result.buffer
-    plan.compute_at(anchor.fill or "", tile)
-    link = _link(anchor, found.after) if found.after else None
-    if link is not None and _whole_rows(found.after[-1], link, dim):
-        plan.reverse_compute_at(found.after[-1].name, tile)
-        plan.set_scope(buffer, "register")
-        _vectorize_stage(plan, found.after[-1], link, dim)
-    else:
-        _, out = plan.cache_write(anchor.name, buffer, tile, rank, fill=True)
-        _lanes_last(plan, out, dim)
-        if found.after:
-            plan.reverse_compute_at(found.after[-1].name, tile)
-            plan.vectorize(found.after[-1].axes[-1].name)
-            if rank > 1 and dim != rank - 1:
-                plan.transform_layout(buffer, last)
-        buffer = f"{buffer}.acc"
-    _lanes_last(plan, fills, dim)
-    if rank > 1 and dim != rank - 1:
-        plan.transform_layout(buffer, last)
-
-
-def _whole_rows(stage: StageFacts, operand: Operand, dim: int) -> bool:
-    """Whether a stage that reads a tile writes its vectors whole, or cannot do better.
-
-    Otherwise the tile goes through memory, and the stage runs along its own last axis.
-    """
-    names = zip(stage.axes, operand.dims, strict=True)
-    lane = next((n for n, (_, dims) in enumerate(names) if dim in dims), None)
-    last = len(stage.axes) - 1
-    contiguous = stage.result.strides[last] == 1 and stage.axes[last].extent > 1
-    return lane in (None, last) or not contiguous
-
-
-def _lanes_last(plan: Plan, names: list[str], dim: int) -> None:
-    """Of the loops over a tile's dimensions: one the vector, the others written out."""
-    order = [n for d, n in enumerate(names) if d != dim] + [names[dim]]
-    plan.reorder(*order)
-    for name in order[:-1]:
-        plan.unroll(name)
-    plan.vectorize(order[-1])
-
-
-def _vectorize_stage(plan: Plan, stage: StageFacts, operand: Operand, dim: int) -> None:
-    """The same for a stage that reads the tile: its axis along the tile's vector dimension."""
-    names = [a.name for a in stage.axes]
-    lane = next((n for n, dims in zip(names, operand.dims, strict=True) if dim in dims), None)
-    if lane is None:
-        return
-    order = [n for n in names if n != lane] + [lane]
-    plan.reorder(*order)
-    for name in order[:-1]:
-        plan.unroll(name)
-    plan.vectorize(lane)

@@ -1,0 +1,216 @@
+"""Windows: depthwise convolutions and pooling, where an element is used by neighbouring windows
+and by nothing else.
+
+The last axis gives the lanes and the one before it the rows of a register tile; the window is
+written out along the rows, so that a row in registers serves all windows that hold it. What is
+padded is padded for one block of channels at a time, in the cache, by the thread that reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
+from tensorc.space.choice import Choice, Template, Value
+from tensorc.space.plan import Plan
+from tensorc.space.templates.common import (
+    PARALLEL_WORK,
+    best_rows,
+    nearest,
+    padding,
+    tile_options,
+    vector_widths,
+    work_of,
+)
+from tensorc.space.templates.register_tile import Loops, Task, finish, link
+
+MOST_ROWS = 14
+"""Rows of a tile: with a window's weights they fill 32 registers, or spill little from 16."""
+
+MOST_TAPS = 8
+"""A window that reaches over so many rows or fewer is written out along them."""
+
+BLOCK_BYTES = 1 << 15
+"""What a block of channels takes up of the nearest cache, padded, by default."""
+
+MOST_CHANNELS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The stages of such a task, and the axes of its reduction by what they are for."""
+
+    task: Task
+    channels: tuple[Axis, ...]
+    rows: Axis | None
+    lanes: Axis
+    data: Operand
+
+
+def task(facts: Facts) -> Windows | None:
+    """The task as windows, None when it is another."""
+    reductions = [s for s in facts.stages if s.reduces]
+    if len(reductions) != 1 or facts.symbolic or reductions[0].fill is None:
+        return None
+    (anchor,) = reductions
+    place = facts.stages.index(anchor)
+    before, after = facts.stages[:place], facts.stages[place + 1 :]
+    if any(a.extent == 0 for a in anchor.axes) or not _follows(anchor, after):
+        return None
+    axes = [a for a in anchor.spatial if a.extent > 1]
+    moving = [o for o in anchor.operands if not o.constant]
+    if not axes or not anchor.reduction or len(moving) != 1:
+        return None
+    (data,) = moving
+    strides = {a.name: s for a, s in zip(anchor.axes, data.strides, strict=True)}
+    if any(strides[a.name] in (0, None) for a in anchor.axes if a.extent > 1):
+        return None
+    lanes = axes[-1]
+    if not _contiguous(anchor, lanes) or not _slides(anchor, data, lanes):
+        return None
+    rows = axes[-2] if len(axes) > 1 and _slides(anchor, data, axes[-2]) else None
+    channels = tuple(a for a in axes if a not in (rows, lanes))
+    return Windows(Task(before, anchor, after), channels, rows, lanes, data)
+
+
+def _follows(anchor: StageFacts, after: tuple[StageFacts, ...]) -> bool:
+    """Whether what comes after runs over the anchor's elements, in their order."""
+    if not after:
+        return True
+    last = after[-1]
+    if any(not s.inlinable for s in after[:-1]) or link(anchor, after) is None:
+        return False
+    return [a.extent for a in anchor.spatial if a.extent > 1] == [
+        a.extent for a in last.axes if a.extent > 1
+    ]
+
+
+def _contiguous(anchor: StageFacts, axis: Axis) -> bool:
+    return anchor.result.strides[anchor.axes.index(axis)] == 1
+
+
+def _slides(anchor: StageFacts, data: Operand, axis: Axis) -> bool:
+    """Whether the reduction moves the data along an axis: neighbours may share elements."""
+    return _taps(anchor, data, axis) is not None
+
+
+def _taps(anchor: StageFacts, data: Operand, axis: Axis) -> Axis | None:
+    """The reduction's axis that moves along the same dimension of the data."""
+    dims = data.dims[anchor.axes.index(axis)]
+    for other in anchor.reduction:
+        if data.dims[anchor.axes.index(other)] == dims:
+            return other
+    return None
+
+
+def windows(facts: Facts) -> Template:
+    """The generator; `task(facts)` must not be None."""
+    found = task(facts)
+    assert found is not None
+    plan = Plan(facts.names)
+    anchor, after = found.task.anchor, found.task.after
+    for stage in after[:-1]:
+        plan.inline(stage.name)
+    width, rows = yield from _tile(facts, found)
+    fills = plan.decompose_reduction(
+        anchor.name, anchor.fill or "", [a.name for a in anchor.spatial]
+    )
+    outer, loops = _tile_loops(plan, found, width, rows)
+    finish(plan, found.task, found.lanes.name, loops, fills)
+    block = yield from _channels(facts, plan, found, outer)
+    for stage in found.task.before:
+        # In its producer's order, so that each still finds what it reads.
+        yield from _before(facts, plan, stage, block)
+    return plan.done()
+
+
+def _tile(facts: Facts, found: Windows) -> Generator[Choice, Value, tuple[int, int]]:
+    """Lanes and rows of a tile."""
+    lanes = facts.target.lanes(32)
+    extent = found.lanes.extent
+    widths = vector_widths(extent, lanes)
+    wanted = min(widths, key=lambda n: (round(padding(extent, n), 2), n))
+    width = yield Choice("width", found.lanes.name, widths, wanted, ("width", extent))
+    assert isinstance(width, int)
+    if found.rows is None:
+        return width, 1
+    vectors = -(-width // lanes)
+    most = max(min(MOST_ROWS, facts.target.vector_registers - 4) // vectors, 1)
+    options = tile_options(found.rows.extent, most)
+    wanted = best_rows(found.rows.extent, options)
+    rows = yield Choice("rows", found.rows.name, options, wanted, ("rows", vectors))
+    assert isinstance(rows, int)
+    return width, rows
+
+
+def _tile_loops(plan: Plan, found: Windows, width: int, rows: int) -> tuple[list[str], Loops]:
+    """Split and reorder; the loops over channels, and the tile's."""
+    anchor = found.task.anchor
+    outer = [a.name for a in anchor.spatial if a not in (found.rows, found.lanes)]
+    tiles, inner = [], []
+    for axis, size in ((found.rows, rows), (found.lanes, width)):
+        if axis is None:
+            continue
+        if size < axis.extent:
+            first, second = plan.split(axis.name, size)
+            tiles.append(first)
+            inner.append(second)
+        else:
+            inner.append(axis.name)
+    taps = found.rows and _taps(anchor, found.data, found.rows)
+    unrolled = [taps.name] if taps is not None and taps.extent <= MOST_TAPS else []
+    reduction = [a.name for a in anchor.reduction if a.name not in unrolled]
+    plan.reorder(*outer, *tiles, *reduction, *unrolled, *inner)
+    for name in (*unrolled, *inner[:-1]):
+        plan.unroll(name)
+    plan.vectorize(inner[-1])
+    return outer, Loops([*outer, *tiles], inner[:-1], inner[-1])
+
+
+def _channels(
+    facts: Facts, plan: Plan, found: Windows, outer: list[str]
+) -> Generator[Choice, Value, str]:
+    """Blocks of channels on the threads; the name of the loop over them, "" if there is none."""
+    count = 1
+    for axis in found.channels:
+        count *= axis.extent
+    if not outer:
+        return ""
+    options = tuple(n for n in range(1, count + 1) if count % n == 0 and n <= MOST_CHANNELS)
+    size = 4
+    for extent in found.data.shape[-2:]:
+        size *= extent
+    wanted = min(max(BLOCK_BYTES // size, 1), max(count // (8 * facts.target.cores), 1))
+    block = yield Choice("block", found.task.anchor.name, options, nearest(options, wanted),
+                         ("block", count))  # fmt: skip
+    assert isinstance(block, int)
+    loop = plan.fuse(*outer)
+    if block < count:
+        loop, _ = plan.split(loop, block)
+    parallel = facts.target.cores > 1 and work_of(facts.stages) >= PARALLEL_WORK
+    threads = yield Choice("parallel", found.task.anchor.name, (0, 1), int(parallel), "parallel")
+    if threads and block < count:
+        plan.parallel(loop)
+    return loop
+
+
+def _before(
+    facts: Facts, plan: Plan, stage: StageFacts, block: str
+) -> Generator[Choice, Value, None]:
+    """A stage that makes the data: for one block at a time, its rows in vectors."""
+    if block:
+        # Windows that step over elements need not all of the data.
+        plan.compute_at(stage.name, block, recompute=True)
+    axes = [a for a in stage.axes if a.extent > 1]
+    if not axes:
+        return
+    lanes = facts.target.lanes(32)
+    options = (1, *vector_widths(axes[-1].extent, lanes))
+    width = yield Choice("width", stage.name, options, nearest(options, lanes), ("before",))
+    assert isinstance(width, int)
+    name = axes[-1].name
+    if 1 < width < axes[-1].extent:
+        name = plan.split(name, width)[1]
+    if width > 1:
+        plan.vectorize(name)
