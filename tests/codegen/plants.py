@@ -10,6 +10,7 @@ HALVING, REDUCTIONS, REGISTERS = (
     f"{PASSES}.halving", f"{PASSES}.reductions", f"{PASSES}.registers",
 )  # fmt: skip
 LANES, VECTORS, ACCUMULATORS = f"{PASSES}.lanes", f"{PASSES}.vectors", f"{PASSES}.accumulators"
+ROWS = f"{PASSES}.register_rows"
 FLATTEN, SHADOWS, STORAGE = f"{PASSES}.flatten", f"{PASSES}.shadows", f"{PASSES}.storage"
 EXTENTS = f"{PASSES}.extents"
 

@@ -245,6 +245,13 @@ IN_CODE = (
           '"floor": (away, towards)', '"floor": (away, away)'),
     Plant("ops: large numbers have fractions", f"{OPS}:_rounding",
           "fcmp olt {t} {size}, {limit.text}", "fcmp ole {t} {size}, {size}"),
+    # Masked loads with a step.
+    Plant("masks, steps: what is skipped has a lane's bit", f"{MASKS}:_spaced_load",
+          "lane_at.get(place, lanes)", "lane_at.get(place, 0)"),
+    Plant("masks, steps: lanes of a step back in order", f"{MASKS}:_spaced_load",
+          "distance * (lane if step > 0 else lanes - 1 - lane)", "distance * lane"),
+    Plant("masks, steps: back from the first lane", f"{MASKS}:_spaced_load",
+          "index.base if step > 0 else lane_of(index, lanes - 1)", "index.base"),
     # Parallel regions.
     Plant("parallel region: it begins at zero", f"{PARALLEL}:_define_body",
           "{local['begin']}", "0"),

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from tests.codegen.plants import ACCUMULATORS, FACTS, FLATTEN, LANES, VECTORS
+from tests.codegen.plants import ACCUMULATORS, FACTS, FLATTEN, LANES, ROWS, VECTORS
 from tests.schedule.planting import Plant
 
 IN_LANES = (
+    # Rows of register buffers.
+    Plant("rows: statements of different limits", f"{ROWS}:_rows",
+          " or any(use.limit != found[0].limit for use in found)", ""),
+    Plant("rows: vectors that begin within another", f"{ROWS}:_rows",
+          " or not all(_aligned(use, lanes) for use in found)", ""),
+    Plant("rows: an element by itself", f"{ROWS}:_rows",
+          " or len(found) < len(uses)", ""),
+    Plant("rows: loads beyond the limit", f"{ROWS}:_only_below",
+          "return Select(use.below, node, Const(0, node.buffer.dtype))", "return None"),
+    Plant("rows: what reads them goes beyond the limit", f"{ROWS}:_Rows._everywhere",
+          "return If(use.below, leaf)", "return leaf"),
+    Plant("rows: reductions of several buffers", f"{ROWS}:_Rows._everywhere",
+          " and len(leaf.buffers) == 1", ""),
+    Plant("rows: a store of anything fills them", f"{ROWS}:_Rows._everywhere",
+          " and isinstance(leaf.value, Const)", ""),
     # Vectors: statements for all lanes at once.
     Plant("vectors: a loop of one lane at zero", f"{VECTORS}:_Stage._vectorised",
           "{loop.var.name: loop.begin}", "{loop.var.name: arith.index(0)}"),
