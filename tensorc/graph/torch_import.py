@@ -249,6 +249,23 @@ def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
     return Node(node.op, arguments, tuple(map(named, node.outputs)), node.where)
 
 
+def refusals(program: Any) -> dict[Any, Mapping[tuple[str, str], Any]]:
+    """The nodes of a program that cannot be imported, each with the reasons, as `Problems` has
+    them. The backend of `torch.compile` leaves these to torch."""
+    importer = _Importer(program)
+    importer._inputs()
+    found: dict[Any, Mapping[tuple[str, str], Any]] = {}
+    for node in program.graph.nodes:
+        importer.problems = Problems()
+        importer._node(node)
+        if importer.problems.found:
+            found[node] = importer.problems.found
+        elif node.op == "call_function" and node.users and node not in importer.values:
+            reason = "it takes what cannot be imported"
+            found[node] = {(op_name(node.target), reason): 1}
+    return found
+
+
 def module_path(node: Any) -> str:
     """The path of the module that a node of torch's was traced in."""
     stack = node.meta.get("nn_module_stack") or {}
