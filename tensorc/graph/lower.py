@@ -123,9 +123,12 @@ def _reads(group: Group) -> dict[Value, list[int]]:
     found: dict[Value, list[int]] = {value: [value.size] for value in group.outputs}
     for node in reversed(group.nodes):
         sizes = [size for value in node.outputs for size in found.get(value, ())]
-        view = operator_of(node).kind is Kind.VIEW
+        kind = operator_of(node).kind
         for value in node.inputs:
-            found.setdefault(value, []).extend(sizes if view else [node.output.size])
+            # A product reads an element for each of many results, a window too.
+            many = kind is Kind.ANCHOR
+            read = [node.output.size + value.size] if many else [node.output.size]
+            found.setdefault(value, []).extend(sizes if kind is Kind.VIEW else read)
     return found
 
 

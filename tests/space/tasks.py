@@ -152,6 +152,40 @@ def depthwise(channels: int, size: int, *, taps: int = 3, step: int = 1, pad: in
     return tc.func_of([x, weight], [relu], name="depthwise")
 
 
+def attention(heads: int, rows: int, keys: int, depth: int, *, groups: int = 1) -> Func:
+    """Softmax of scores, times values, all (row, head, depth); `groups` heads share their keys."""
+    query = tc.placeholder((rows, heads, depth), "f32", name="Q")
+    key = tc.placeholder((keys, heads // groups, depth), "f32", name="K")
+    value = tc.placeholder((keys, heads // groups, depth), "f32", name="V")
+    mask = tc.placeholder((rows, keys), "f32", name="W", mode="const")
+    k = tc.reduce_axis(depth, name="k")
+    scores = tc.compute(
+        (heads, rows, keys),
+        lambda h, i, j: tc.sum(query[i, h, k] * key[j, h // groups, k], axis=k),
+        name="S",
+    )
+
+    def masked(h: object, i: object, j: object) -> object:
+        return scores[h, i, j] * 0.5 + mask[i, j]
+
+    r, s, t = (tc.reduce_axis(keys, name=name) for name in "rst")
+    top = tc.compute((heads, rows), lambda h, i: tc.max(masked(h, i, r), axis=r), name="M")
+    powers = tc.compute(
+        (heads, rows, keys), lambda h, i, j: tc.exp(masked(h, i, j) - top[h, i]), name="E"
+    )
+    total = tc.compute((heads, rows), lambda h, i: tc.sum(powers[h, i, s], axis=s), name="Z")
+    shares = tc.compute(
+        (heads, rows, keys), lambda h, i, j: powers[h, i, j] / total[h, i], name="P"
+    )
+    mixed = tc.compute(
+        (heads, rows, depth),
+        lambda h, i, d: tc.sum(shares[h, i, t] * value[t, h // groups, d], axis=t),
+        name="O",
+    )
+    out = tc.compute((rows, heads, depth), lambda i, h, d: mixed[h, i, d], name="Y")
+    return tc.func_of([query, key, value, mask], [out], name="attention")
+
+
 TASKS: dict[str, Callable[[], Func]] = {
     "conv3x3": lambda: convolution(4, 20, 7, 3, 1, 1, ending="relu"),
     "conv3x3_stride": lambda: convolution(3, 20, 9, 3, 2, 1, ending=""),
@@ -173,5 +207,7 @@ TASKS: dict[str, Callable[[], Func]] = {
     "max_pool": lambda: max_pool(3, 9),
     "depthwise": lambda: depthwise(6, 9),
     "depthwise_stride": lambda: depthwise(5, 10, step=2, pad=1),
+    "attention": lambda: attention(2, 8, 20, 12),
+    "attention_groups": lambda: attention(4, 6, 5, 3, groups=2),
     "depthwise_wide": lambda: depthwise(2, 37, taps=5, pad=2),
 }

@@ -1,9 +1,10 @@
 """Fusion: which nodes make one program.
 
 A group has at most one core: a product or window (an anchor), or reductions of the same dimensions
-of tensors of one shape (rows). Around it are maps: those that follow an anchor and have its number
-of elements, a padding before it, and all around rows. Views and fills belong to no group: each
-group that reads through one has it as an index map of its own.
+of tensors of one shape (rows), or attention: a product of the softmax of a product. Around it are
+maps: those that follow an anchor and have its number of elements, a padding before it, and all
+around rows. Views and fills belong to no group: each group that reads through one has it as an
+index map of its own.
 
 Nodes are placed in reverse order. When all who read a node's result are in one group, the node may
 join it, and its result never lies in memory. So a group has one result, and the groups cannot
@@ -30,6 +31,9 @@ from tensorc.ir.walk import nodes
 # Views that give each element of their operand once.
 _BIJECTIONS = frozenset({"view", "permute", "flip"})
 _FREE = (Kind.VIEW, Kind.FILL)
+# Attention is one program where its rows are so many, several times over: blocks for registers.
+_BLOCKS = range(4, 13)
+_SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 # Operators with larger results that take each element of an operand at most once all the same.
 _ONCE = frozenset({"cat", "constant_pad_nd", "slice_scatter", "select_scatter"})
 
@@ -60,6 +64,7 @@ class _Growing:
     anchor: Node | None = None
     rows: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     before: list[Node] = field(default_factory=list)  # paddings that only the anchor reads
+    scores: Node | None = None  # of attention, the product that the anchor takes the softmax of
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +250,8 @@ class _Fusion:
         return more or (operator_of(node).costly and len(uses) > 1 and not _pointwise(uses))
 
     def _joins_as_anchor(self, node: Node, group: _Growing, uses: list[_Use]) -> bool:
+        if group.scores is node:
+            return True
         if group.anchor is not None or group.rows is not None:
             return False
         size = node.output.size
@@ -260,10 +267,14 @@ class _Fusion:
         return True
 
     def _joins_as_rows(self, node: Node, group: _Growing, uses: list[_Use]) -> bool:
-        if group.anchor is not None:
-            return False
         rows = reduced_dimensions(node)
         assert rows is not None
+        if group.anchor is not None:
+            scores = self._scores(node, group.anchor, uses)
+            if scores is None or group.rows is not None or group.before:
+                return False
+            group.rows, group.scores = rows, scores
+            return True
         if group.rows is not None and group.rows != rows:
             return False
         shape, gone = rows
@@ -276,6 +287,32 @@ class _Fusion:
             return False
         group.rows = rows
         return True
+
+    def _scores(self, softmax: Node, anchor: Node, uses: list[_Use]) -> Node | None:
+        """The product that a softmax is of, if an anchor that reads it makes them attention."""
+        if softmax.op not in _SOFTMAX or anchor.op != "bmm" or len(uses) != 1:
+            return None
+        shape, gone = reduced_dimensions(softmax) or ((), ())
+        if gone != (len(shape) - 1,) or any(view.op != "view" for view in uses[0].views):
+            return None
+        if not any(shape[-2] % rows == 0 for rows in _BLOCKS):
+            return None
+        if stored_as(self.graph, anchor.inputs[0]) is not softmax.output:
+            return None
+        return self._mapped_product(softmax.inputs[0])
+
+    def _mapped_product(self, value: Value) -> Node | None:
+        """The product of which a value is a map, by maps and reshapes that nobody else reads."""
+        node = self.producers.get(value)
+        if node is None or value in self.results or len(self.users[value]) != 1:
+            return None
+        if node.op == "bmm":
+            return node
+        if node.op != "view" and operator_of(node).kind is not Kind.POINTWISE:
+            return None
+        sources = dict.fromkeys(v for v in node.inputs if v.size == value.size)
+        found = [product for product in map(self._mapped_product, sources) if product is not None]
+        return found[0] if len(found) == 1 else None
 
     # Results --------------------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from tensorc.schedule.facts import Facts
 from tensorc.space.choice import Choice, Template, TemplateFunction
 from tensorc.space.plan import Plan
-from tensorc.space.templates import pointwise, rowwise, tiled, windows
+from tensorc.space.templates import attention, pointwise, rowwise, tiled, windows
 
 TEMPLATES: Mapping[str, tuple[Callable[[Facts], object], TemplateFunction]] = {
+    "attention": (attention.task, attention.attention),
     "windows": (windows.task, windows.windows),
     "tiled": (tiled.task, tiled.tiled),
     "rowwise": (rowwise.applies, rowwise.rowwise),

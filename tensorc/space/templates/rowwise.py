@@ -53,7 +53,7 @@ def rowwise(facts: Facts) -> Template:
     for stage in stages:
         # A stage that moved keeps its rows as loops of one iteration, inside its result's scope.
         moved = [a.name for a in stage.axes[:rows]] if stage is not last else []
-        yield from _lanes(facts, plan, stage, rows, moved)
+        yield from in_lanes(facts, plan, stage, rows, moved)
     if rows:
         counts = [a.extent for a in last.axes[:rows]]
         depth = yield parallel_choice(facts, last.name, counts, work_of(stages))
@@ -115,7 +115,7 @@ def _rows(stages: list[StageFacts]) -> int:
     return min(count, *(len(s.spatial) for s in stages))
 
 
-def _lanes(
+def in_lanes(
     facts: Facts, plan: Plan, stage: StageFacts, rows: int, moved: list[str]
 ) -> Generator[Choice, Value, None]:
     """Vectorize a stage along its last axis; a reduction over it is first done in lanes."""
