@@ -72,10 +72,7 @@ def cdist(x1: Operand, x2: Operand, p: float = 2.0, compute_mode: int | None = N
 
 def _row(source: Operand, outer: list[Handle], row: Handle, k: Axis) -> Handle:
     """Element k of a row, in a matrix that the batch broadcasts."""
-    inner = source.shape[-2:]
-    spread = Operand(
-        source.shape[:-2], source.dtype, lambda *i: source[(*i, row if inner[0] > 1 else 0, k)]
-    )
+    spread = Operand(source.shape[:-2], source.dtype, lambda *i: source[(*i, row, k)])
     return broadcast_at(spread, outer, source.dtype)
 
 

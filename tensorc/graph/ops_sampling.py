@@ -91,14 +91,16 @@ def _resampled(
 # The nearest element ----------------------------------------------------------------------------
 
 
-def _nearest(axis: _Axis, index: Handle, offset: float = 0.0) -> Index:
-    """floor((index + offset) * step) in f32; by integers where that is the same."""
+def _nearest(axis: _Axis, index: Handle, offset: float, whole_factors: bool) -> Index:
+    """floor((index + offset) * step) in f32; by integers where that is the same.
+
+    With `whole_factors` an extent that stays or doubles does so exactly, whatever the step is.
+    """
     step = np.float32(axis.step)
+    if whole_factors and axis.result in (axis.extent, 2 * axis.extent):
+        step = np.float32(axis.extent / axis.result)
     found = np.floor((np.arange(axis.result, dtype=np.float32) + np.float32(offset)) * step)
     found = np.minimum(found.astype(np.int64), axis.extent - 1)
-    if offset == 0.0 and axis.result in (axis.extent, 2 * axis.extent):
-        # torch's kernels shift in these cases.
-        found = np.arange(axis.result) * axis.extent // axis.result
     twice = round(2 * offset)
     whole = ((2 * np.arange(axis.result) + twice) * axis.extent) // (2 * axis.result or 1)
     if np.array_equal(found, whole):
@@ -121,7 +123,9 @@ def _nearest_family(names: str, rank: int, offset: float) -> None:
 
     def resample(self: Operand, output_size: Shape, scales: Scales) -> Operand:
         axes = _axes(self, output_size, scales, corners=False)
-        return _resampled(self, axes, lambda axis, i: _nearest(axis, i, offset))
+        # As torch's kernel for small images does; its others take the step as it is.
+        small = rank == 2 and not offset and sum(output_size) <= 128
+        return _resampled(self, axes, lambda axis, i: _nearest(axis, i, offset, small))
 
     @operator(names, kind=Kind.MAP)
     def by_size(self: Operand, output_size: Shape, **scales: Number | None) -> Operand:

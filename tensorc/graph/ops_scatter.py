@@ -362,9 +362,9 @@ def masked_scatter(self: Operand, mask: Operand, source: Operand) -> Operand:
     """Where the mask holds, the next element of the source, both in row-major order."""
     shape = broadcast_shape(self.shape, mask.shape)
     chosen = Operand(shape, DType.BOOL, lambda *i: broadcast_at(mask, i, DType.BOOL))
-    flat, values = stored("mask", _flat(chosen)), stored("source", _flat(source))
-    if not values.size:
+    if not source.size:
         return Operand(shape, self.dtype, lambda *i: broadcast_at(self, i, self.dtype))
+    flat, values = stored("mask", _flat(chosen)), stored("source", _flat(source))
 
     def earlier(p: Handle) -> Handle:
         k = tc.reduce_axis((0, handle(p)), name="k")

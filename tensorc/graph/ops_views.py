@@ -246,6 +246,8 @@ def pixel_shuffle(self: Operand, upscale_factor: int) -> Operand:
 
 @operator("roll", kind=Kind.VIEW)
 def roll(self: Operand, shifts: int | tuple[int, ...], dims: int | tuple[int, ...] = ()) -> Operand:
+    if 0 in self.shape:
+        return self
     amounts = shifts if isinstance(shifts, tuple) else (shifts,)
     named = dims if isinstance(dims, tuple) else (dims,)
     if not named:
@@ -262,7 +264,7 @@ def roll(self: Operand, shifts: int | tuple[int, ...], dims: int | tuple[int, ..
         moved = ((minus(j, b % n), n, b) for j, n, b in zip(i, self.shape, by, strict=True))
         return tuple(remainder(j, n) if b % n else j for j, n, b in moved)
 
-    return self if 0 in self.shape else _mapped(self, self.shape, indices)
+    return _mapped(self, self.shape, indices)
 
 
 @operator("unfold", "unfold_copy", kind=Kind.VIEW)
