@@ -104,6 +104,11 @@ def stored(name: str, source: Operand) -> Operand:
     """The operand read from a buffer, which a stage fills unless it is (a view of) one already."""
     if isinstance(source.sample(), Load):
         return source
+    return copied(name, source)
+
+
+def copied(name: str, source: Operand) -> Operand:
+    """The operand read from a buffer of its own, which a stage fills."""
     return stage(name, source.shape, map_axes(source.rank), source.element)[0]
 
 

@@ -12,6 +12,7 @@ from tensorc.graph.elements import (
     CHEAP,
     Operand,
     computed,
+    copied,
     map_axes,
     operand,
     reused,
@@ -112,10 +113,22 @@ def _operands(group: Group, known: dict[Value, Operand]) -> Mapping[Value, Opera
             # Not by way of the value's own shape, in which it may not lie in memory.
             known[node.output] = reshaped(known[node.inputs[0]], node.output.shape)
             continue
+        if node.op == "bmm" and len({_source(group, value) for value in node.inputs}) == 1:
+            # The second operand as a stage: a schedule cannot place two reads of one buffer apart.
+            second = node.inputs[-1]
+            known[second] = copied("T", current(second))
         for value, result in zip(node.outputs, apply(node, current), strict=True):
             if reads.get(value):
                 known[value] = _kept(node, value, result, reads[value])
     return known
+
+
+def _source(group: Group, value: Value) -> Value:
+    """The value of which another one is a view within the group."""
+    producers = {output: node for node in group.nodes for output in node.outputs}
+    while value in producers and operator_of(producers[value]).kind is Kind.VIEW:
+        value = producers[value].inputs[0]
+    return value
 
 
 def _reads(group: Group) -> dict[Value, list[int]]:

@@ -93,8 +93,23 @@ class Windows:
             )
         )  # fmt: skip
 
+        # A window that is larger than the padded input has nothing in its last rows.
+        self.taps = tuple(
+            max(min(k, -(-(extent + around) // spread)), 1)
+            for k, spread, extent, around in zip(
+                self.kernel, self.dilation, self.shape, self.padding, strict=True
+            )
+        )
+        self.margin = tuple(
+            _reach(count, k, step, spread, extent, around)
+            for count, k, step, spread, extent, around in zip(
+                self.extents, self.taps, self.stride, self.dilation, self.shape, self.padding,
+                strict=True,
+            )
+        )  # fmt: skip
+
     def axes(self) -> list[Index]:
-        return [reduce_axis(k, f"r{name}") for k, name in zip(self.kernel, self.names, strict=True)]
+        return [reduce_axis(k, f"r{name}") for k, name in zip(self.taps, self.names, strict=True)]
 
     def place(self, at: Sequence[Index], window: Sequence[Index]) -> tuple[Index, ...]:
         """The place in the padded input of an element of a window."""
@@ -111,7 +126,7 @@ def some(axes: Sequence[Index]) -> list[tc.Axis]:
 def _max_pool(rank: int, source: Operand, windows: Windows) -> tuple[Operand, Operand]:
     batched = with_batch(source, rank)
     least = batched.dtype.min
-    around = padded(batched, windows.padding, windows.high, least)
+    around = padded(batched, windows.padding, windows.margin, least)
     outer = batched.shape[:2]
 
     def greatest(n: Handle, c: Handle, *at: Handle) -> Handle:
@@ -153,7 +168,7 @@ def _avg_pool(
     rank: int, source: Operand, windows: Windows, count_include_pad: bool, divisor: int | None
 ) -> Operand:
     batched = with_batch(source, rank)
-    around = padded(batched, windows.padding, windows.high, 0)
+    around = padded(batched, windows.padding, windows.margin, 0)
     dtype = wide_dtype(batched.dtype)
 
     def total(n: Handle, c: Handle, *at: Handle) -> Handle:

@@ -43,6 +43,11 @@ def grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return attention(heads(q, 4), heads(k, 2), heads(v, 2), enable_gqa=True)
 
 
+def split(x: torch.Tensor) -> torch.Tensor:
+    """Queries, keys and values from one tensor, as GPT-2 has them."""
+    return merged(attention(*(heads(part, 2) for part in x.split(8, -1))))
+
+
 def with_scores(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
     scores = torch.bmm(q, k.transpose(1, 2))
     return torch.bmm(scores.softmax(-1), v), scores
@@ -77,6 +82,7 @@ ONE: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "a mask": (lambda q, k, v, m: attention(q, k, v, attn_mask=m), (*QKV, shape(8, 6))),
     "causal": (lambda q, k, v: attention(q, k, v, is_causal=True), (shape(8, 4),) * 3),
     "written out": (by_hand, QKV),
+    "of one tensor": (split, (shape(8, 24),)),
     "groups of heads": (grouped, (shape(8, 16), shape(6, 8), shape(6, 8))),
     "a map that reads its scores twice": (squared, QKV),
 }
@@ -113,8 +119,9 @@ def test_several_programs(name: str) -> None:
     assert compared(*SEVERAL[name]) == 2
 
 
-def test_compiled_by_its_template() -> None:
-    function, inputs = ONE["as torch has it"]
+@pytest.mark.parametrize("name", ["as torch has it", "of one tensor", "groups of heads"])
+def test_compiled_by_its_template(name: str) -> None:
+    function, inputs = ONE[name]
     module = Wrapped(function).eval()
     network = compile(module, inputs)
     with torch.no_grad():

@@ -31,8 +31,10 @@ UNROLLED = 4
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The two products, the stages between them, and what is computed from the second."""
+    """The two products, the copies that they read, the stages between them, and what is computed
+    from the second."""
 
+    before: tuple[StageFacts, ...]
     scores: StageFacts
     between: tuple[StageFacts, ...]
     values: StageFacts
@@ -52,12 +54,14 @@ def task(facts: Facts) -> Attention | None:
     if facts.symbolic or not facts.stages:
         return None
     products = [n for n, s in enumerate(facts.stages) if _is_product(s)]
-    if len(products) != 2 or products[0] != 0:
+    if len(products) != 2:
         return None
-    second = products[1]
+    first, second = products
+    stages = facts.stages
     found = Attention(
-        facts.stages[0], facts.stages[1:second], facts.stages[second], facts.stages[second + 1 :]
-    )
+        stages[:first], stages[first], stages[first + 1 : second], stages[second],
+        stages[second + 1 :],
+    )  # fmt: skip
     after = found.after
     if any(not s.inlinable for s in after[:-1]):
         return None
@@ -81,7 +85,7 @@ def _is_product(stage: StageFacts) -> bool:
 def _fits(found: Attention) -> bool:
     """Whether all stages have the same rows, and each reads what the one before it made of them."""
     stages = (found.scores, *found.between, found.values)
-    if any(a.extent < 1 for s in stages for a in s.axes):
+    if any(a.extent < 1 for s in stages for a in s.axes) or not _copies(found):
         return False
     if any(s.fill is None for s in stages if s.reduces):
         return False
@@ -93,6 +97,14 @@ def _fits(found: Attention) -> bool:
     made = {s.result.buffer for s in stages[:-1]}
     read = {o.buffer for s in stages[1:] for o in s.operands}
     return made <= read
+
+
+def _copies(found: Attention) -> bool:
+    """Whether the stages before copy operands of the products, batch by batch."""
+    batch = [a.extent for a in found.batch]
+    return all(
+        not s.reduces and [a.extent for a in s.axes[: len(batch)]] == batch for s in found.before
+    )
 
 
 def attention(facts: Facts) -> Template:
@@ -113,6 +125,10 @@ def attention(facts: Facts) -> Template:
         if stage.reduces:
             plan.compute_at(stage.fill or "", block.loop)
     yield from _scores(facts, plan, found, block, fills[found.scores.name])
+    for stage in found.before:
+        if block.batch:
+            plan.compute_at(stage.name, block.batch[-1])
+        yield from _copied(facts, plan, stage)
     for stage in found.between:
         leading = len(found.values.spatial) - 1
         moved = [a.name for a in stage.axes[:leading]]
@@ -198,6 +214,15 @@ def _product(
     if reduction.extent % UNROLLED or reduction.extent == UNROLLED:
         return [tile], [reduction.name], lane
     return [tile], list(plan.split(reduction.name, UNROLLED)), lane
+
+
+def _copied(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice, Value, None]:
+    """A copy in vectors along its last axis, so that products read it in vectors."""
+    axis = stage.axes[-1]
+    widths = vector_widths(axis.extent, facts.target.lanes(32))
+    width = yield Choice("width", stage.name, widths, widths[0], ("w", axis.extent))
+    assert isinstance(width, int)
+    plan.vectorize(plan.split(axis.name, width)[1])
 
 
 def _across(stage: StageFacts) -> Operand | None:
