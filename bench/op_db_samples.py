@@ -73,8 +73,8 @@ class Sample:
             yield tensors[:1]
 
     def module(self, places: list[int]) -> tuple[Called, tuple[torch.Tensor, ...]]:
-        """The call as a module, with its inputs; all tensors are copies."""
-        leaves = [x.clone() if isinstance(x, torch.Tensor) else x for x in self.leaves]
+        """The call as a module, with its inputs, which may be views of other tensors."""
+        leaves = list(self.leaves)
         inputs = tuple(leaves[place] for place in places)
         for place in places:
             leaves[place] = None
@@ -198,7 +198,7 @@ def judged(
         return "in place", []
     say("eager")
     with torch.no_grad():
-        expected = module(*(one.clone() for one in inputs))
+        expected = module(*inputs)
     say("compile")
     try:
         network = compile_network(load(program), Target.parse("cpu"), scheduler)

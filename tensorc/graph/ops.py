@@ -52,9 +52,9 @@ class Operator:
 
 _TABLE: dict[str, Operator] = {}
 _FAMILIES = (
-    "pointwise", "functions", "parts", "activations", "views", "fills", "linear", "pooling",
-    "columns", "reductions", "norms", "statistics", "scans", "indexing", "scatter", "sorting",
-    "sampling", "distances",
+    "pointwise", "functions", "special", "parts", "activations", "views", "fills", "linear",
+    "pooling", "columns", "reductions", "norms", "statistics", "scans", "indexing", "scatter",
+    "sorting", "sampling", "distances",
 )  # fmt: skip
 
 

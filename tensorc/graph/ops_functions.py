@@ -87,7 +87,7 @@ def _arctangent(terms: int) -> tuple[float, ...]:
     return tuple(total[1::2])[::-1]
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Handle) -> Handle:
+def polynomial(coefficients: tuple[float, ...], x: Handle) -> Handle:
     """The value at x, by Horner's rule, the coefficient of the highest power first."""
     result = tc.const(coefficients[0], x.dtype)
     for coefficient in coefficients[1:]:
@@ -98,7 +98,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Handle) -> Handle:
 def _atan_of_ratio(small: Handle, large: Handle) -> Handle:
     """atan(small / large) for 0 <= small <= large, where large is not 0."""
     x = small / large
-    return x * _polynomial(_arctangent(23 if x.dtype is DType.F64 else 11), x * x)
+    return x * polynomial(_arctangent(23 if x.dtype is DType.F64 else 11), x * x)
 
 
 def _atan(x: Handle) -> Handle:

@@ -43,6 +43,24 @@ def copysign(self: Value, other: Value) -> Operand:
     return elementwise(value, self, other, compute=dtype)
 
 
+@operator("hypot", kind=Kind.POINTWISE, costly=True)
+def hypot(self: Operand, other: Operand) -> Operand:
+    """The root of the sum of squares, scaled so that none of them overflows."""
+    dtype = common_dtype(self, other)
+    if not dtype.is_float:
+        raise RefusedError(f"of {dtype}")
+
+    def value(a: Handle, b: Handle) -> Handle:
+        low = tc.minimum(tc.abs(a), tc.abs(b))
+        high = tc.maximum(tc.abs(a), tc.abs(b))
+        ratio = low / tc.select(high == 0.0, number(1, a.dtype), high)
+        length = high * tc.sqrt(ratio * ratio + 1.0)
+        infinite = tc.logical_or(tc.abs(a) == math.inf, tc.abs(b) == math.inf)
+        return tc.select(infinite, number(math.inf, a.dtype), length)
+
+    return elementwise(value, self, other, compute=wide_dtype(dtype), result=dtype)
+
+
 def _ignoring_nan(choose: Callable[[Handle, Handle], Handle]) -> Callable[..., Operand]:
     def build(self: Operand, other: Operand) -> Operand:
         dtype = common_dtype(self, other)

@@ -28,7 +28,7 @@ from tensorc.graph.ops_reductions import ranked, shaped
 from tensorc.ir import build as tc
 from tensorc.ir.build import Handle
 
-LONGEST = 4096
+LONGEST = 1 << 14
 
 
 def _above(a: Handle, b: Handle) -> Handle:

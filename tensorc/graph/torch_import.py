@@ -20,7 +20,12 @@ from tensorc.graph.torch_tensors import converted, dtype_of, op_name, schema_arg
 from tensorc.graph.unsupported import Problems, Unsupported, UnsupportedNetworkError
 
 # Nodes without a result of their own.
-CHECKS = frozenset({"_assert_tensor_metadata", "_assert_async", "sym_constrain_range"})
+CHECKS = frozenset(
+    {"_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range",
+     "sym_constrain_range_for_size"}
+)  # fmt: skip
+# What torch computes of sizes that depend on data; the operator they come from is refused.
+_SYMBOLS = frozenset({"SymBool", "SymFloat", "SymInt"})
 
 
 def import_graph(program: Any) -> tuple[Graph, Mapping[Value, str]]:
@@ -123,8 +128,11 @@ class _Importer:
             return []
         found = known(node)
         if found is None:
-            self.problems.add(name, "no such operator", where)
-            self._results(node, where)
+            symbol = type(node.meta.get("val")).__name__ in _SYMBOLS
+            if not symbol or name == "_local_scalar_dense.default":
+                self.problems.add(name, "no such operator", where)
+            if not symbol:
+                self._results(node, where)
             return []
         arguments = self._arguments(node)
         results = self._results(node, where)

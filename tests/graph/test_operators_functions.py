@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tensorc.graph.elements import RefusedError
 from tests.graph.drawing import FLOATS, SPECIAL, smaller, tensors
 from tests.graph.torch_nodes import check
 
@@ -108,3 +109,28 @@ def test_activations_with_channels(data):
 def test_rounding_to_decimals_of_integers_and_halves():
     check(aten.round.decimals, torch.tensor([0.125, -2.5, 1e10, math.inf]), decimals=0)
     check(aten.round.decimals, torch.tensor([0.5, 1.25]).half(), decimals=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_special_functions(dtype):
+    poles = torch.tensor([0.0, -0.0, -1.0, -2.0, 1.0, 2.0, 1 + 2**-20, 2 - 2**-20, 1.4616321])
+    far = torch.tensor([1e-30, -1e-30, 1e10, 3e38, -1e10, math.inf, -math.inf, math.nan])
+    x = torch.cat([torch.linspace(-9.7, 30, 49), poles, far])
+    x = x.to(dtype) if dtype.is_floating_point else x[:49].to(dtype)
+    check(aten.lgamma.default, x)
+    check(aten.digamma.default, x, scale=8)
+    check(aten.erfinv.default, x / 10 if dtype.is_floating_point else x)
+    check(aten.erfinv.default, torch.tensor([1 - 2**-24, -0.99999, 1e-30, -1.0]))
+
+
+@pytest.mark.parametrize("name", ["lgamma", "digamma", "erfinv"])
+def test_special_functions_are_refused_where_they_are_not_accurate(name):
+    with pytest.raises(RefusedError, match="of f64"):
+        check(getattr(aten, name).default, torch.ones(2).double())
+
+
+@few
+@given(st.data())
+def test_lengths(data):
+    x = data.draw(tensors(dtype=[torch.float32, torch.float64]))
+    check(aten.hypot.default, x, data.draw(tensors(shape=x.shape, dtype=x.dtype)))
