@@ -1,4 +1,4 @@
-"""The command line: `tensorc run|compile|show|check|replay|explain|bench`."""
+"""The command line: `tensorc run|tasks|compile|show|check|replay|explain|bench`."""
 
 from __future__ import annotations
 

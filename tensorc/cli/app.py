@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +44,19 @@ Target = Annotated[str, typer.Option(help="cpu, cpu:x86-64-v3, ...")]
 AsJson = Annotated[bool, typer.Option("--json", help="print data instead of text")]
 Threads = Annotated[int, typer.Option(min=0, max=MAX_THREADS, help="worker threads; 0: all")]
 Repeats = Annotated[int, typer.Option(min=1, help="calls of each that are timed")]
+NetworkName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NETWORK",
+        help="resnet50, mobilenetv2, efficientnet-b0, bert-base, gpt2, llama-7b, mlp, attention,"
+        " or a .pt2 or .onnx file",
+    ),
+]
+Compare = Annotated[str, typer.Option(help="torch,onnxruntime,torch.compile or some of these")]
+Rounds = Annotated[int, typer.Option(min=1, help="calls of each that are timed, in turns")]
+Layers = Annotated[int | None, typer.Option(min=1, help="layers of a network of text; LLaMA: 2")]
+Cold = Annotated[bool, typer.Option("--cold", help="compile all, with an empty cache")]
+Timed = Annotated[bool, typer.Option("--time/--no-time", help="take times, or list alone")]
 Sizes = Annotated[
     list[str] | None, typer.Option("--size", metavar="N=64", help="a symbolic size; repeatable")
 ]
@@ -76,28 +89,63 @@ def nest(text: str) -> None:
 
 
 @app.command()
-def run(
-    network: Annotated[str, typer.Argument(help="resnet50, mlp or attention")],
-    compare: Annotated[str, typer.Option(help="torch, or nothing")] = "",
-    threads: Threads = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Compile a network, run it, and show where the time went."""
+def run(network: NetworkName, compare: Compare = "", threads: Threads = 0, rounds: Rounds = 30,
+        layers: Layers = None, cold: Cold = False, as_json: AsJson = False) -> None:  # fmt: skip
+    """Compile a network, run it beside others in turns, and show where the time went."""
     from tensorc import config
+    from tensorc.cli.peers import PEERS
     from tensorc.cli.run import run_network
+    from tensorc.cli.subject import subject
 
-    if compare not in ("", "torch"):
-        raise typer.BadParameter(f"cannot compare with {compare!r}; legal here: torch")
-    status = Console(stderr=True).status("") if console.is_terminal else None
-    say = status.update if status is not None else (lambda text: typer.echo(f"# {text}", err=True))
-    with refusals(as_json), status or nullcontext():
-        found = run_network(network, compare == "torch", threads or config.num_threads, say)
+    peers = list(dict.fromkeys(name.strip() for name in compare.split(",") if name.strip()))
+    for name in peers:
+        if name not in PEERS:
+            legal = ", ".join(PEERS)
+            raise typer.BadParameter(f"cannot compare with {name!r}; legal here: {legal}")
+    with refusals(as_json), progress() as say:
+        say(f"building {network}")
+        made = subject(network, **_options(layers))
+        found = run_network(made, peers, threads or config.num_threads, say, rounds, cold)
     if as_json:
         emit(found.as_dict())
         return
     typer.echo(str(found.profile))
     typer.echo("")
     typer.echo(found.summary())
+
+
+@app.command()
+def tasks(network: NetworkName, time: Timed = True, threads: Threads = 0, layers: Layers = None,
+          as_json: AsJson = False) -> None:  # fmt: skip
+    """List the tasks of a network: what each is, costs at least, and takes."""
+    from tensorc import config
+    from tensorc.cli.subject import subject
+    from tensorc.cli.tasks import list_tasks
+
+    with refusals(as_json), progress() as say:
+        say(f"building {network}")
+        made = subject(network, **_options(layers))
+        say(f"compiling {network}")
+        found = list_tasks(made, threads or config.num_threads, time)
+    if as_json:
+        emit(found.as_dict())
+    else:
+        typer.echo(str(found))
+
+
+def _options(layers: int | None) -> dict[str, int]:
+    return {} if layers is None else {"num_hidden_layers": layers}
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """What a command is doing: one line on a terminal, else a line each on stderr."""
+    errors = Console(stderr=True)
+    if errors.is_terminal:
+        with errors.status("") as status:
+            yield status.update
+    else:
+        yield lambda text: typer.echo(f"# {text}", err=True)
 
 
 @app.command()

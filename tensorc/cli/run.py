@@ -1,134 +1,280 @@
-"""Running a network: compile it, compare it with torch, time both in turns."""
+"""Running a network: compile it, run it beside its peers, time all in turns."""
 
 from __future__ import annotations
 
+import contextlib
 import statistics
+import sys
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from tensorc import config
-from tensorc.graph.compile import CompiledNetwork, compile
-from tensorc.graph.networks import network
-from tensorc.graph.reports import Profile, TaskTime
+from tensorc.cli.memory import peak_of, resident
+from tensorc.cli.peers import Call, peer
+from tensorc.cli.subject import Subject, relative_error
+from tensorc.codegen.elf import code_bytes
+from tensorc.codegen.pipeline import Options
+from tensorc.graph.compile import CompiledNetwork, compile_network
+from tensorc.graph.kernels import build_kernels
+from tensorc.graph.reports import Profile, TaskTime, si, text_table
+from tensorc.runtime.code import compiled
 from tensorc.runtime.machine import bandwidth, peak_flops
+from tensorc.target import Target
 
+OURS = "tensorc"
 ROUNDS = 30
 
 
 @dataclass(frozen=True, slots=True)
+class Runner:
+    """One way to run the network.
+
+    Attributes:
+        best, median: seconds of a call, all runners taking turns.
+        error: the greatest relative norm of the difference of its results from torch's, or from
+            ONNX Runtime's for an ONNX model; None for these themselves.
+        made: seconds until it could be called: our compilation, the peer's.
+        first: seconds of the first call.
+        memory: bytes that this process grew by, from before it was made to the peak of a later
+            call; the weights that torch holds are there before. None where nobody counts them.
+    """
+
+    best: float
+    median: float
+    error: float | None
+    made: float
+    first: float
+    memory: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """Seconds of each stage, the relative error against torch, and times in turns."""
+    """What a run of a network found. `runners` has ours first.
+
+    `import_seconds` come before the seconds in which ours is made; `cold` says that these are of an
+    empty cache. `code_bytes` are of all kernels together.
+    """
 
     network: str
     threads: int
-    export_seconds: float
-    compile_seconds: float
-    first_call_seconds: float
-    error: float | None
-    best: dict[str, float]
-    median: dict[str, float]
+    rounds: int
+    cold: bool
+    import_seconds: float
+    code_bytes: int
+    arena_bytes: int
+    runners: Mapping[str, Runner]
     profile: Profile
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data: the figures, and a row for each task."""
-        figures = {f: getattr(self, f) for f in self.__slots__ if f != "profile"}
+        figures = {f: getattr(self, f) for f in self.__slots__ if f not in ("profile", "runners")}
         roof = {"peak_flops": self.profile.peak_flops, "bandwidth": self.profile.bandwidth}
-        return {**figures, "roof": roof, "tasks": [_row(one) for one in self.profile.tasks]}
+        return {
+            **figures,
+            "runners": {name: asdict(runner) for name, runner in self.runners.items()},
+            "roof": roof,
+            "tasks": [task_row(one) for one in self.profile.tasks],
+        }
 
     def summary(self) -> str:
         """The figures in a few lines."""
-        lines = [
-            f"{self.network} on {self.threads} threads: export {self.export_seconds:.1f} s,"
-            f" compile {self.compile_seconds:.1f} s, first call {self.first_call_seconds:.2f} s"
-        ]
-        if self.error is not None:
-            lines.append(f"relative error against torch: {self.error:.2e}")
-        for name, best in self.best.items():
-            line = f"{name:>8}: best {best * 1e3:8.2f} ms, median {self.median[name] * 1e3:8.2f} ms"
-            if name != "torch" and "torch" in self.best:
-                line += f", {self.best['torch'] / best:.2f}x torch eager (best)"
-            lines.append(line)
-        return "\n".join(lines)
+        cache = "empty" if self.cold else "own"
+        head = (
+            f"{self.network} on {self.threads} threads: {len(self.profile.tasks)} tasks, import"
+            f" {self.import_seconds:.1f} s, compile {self.runners[OURS].made:.1f} s with the"
+            f" {cache} cache, {si(self.code_bytes)}B of code,"
+            f" {si(self.arena_bytes)}B for intermediate values"
+        )
+        columns = ("", "best ms", "median", "faster", "(median)", "error", "memory", "made s",
+                   "first ms")  # fmt: skip
+        rows = [self._row(name, runner) for name, runner in self.runners.items()]
+        legend = [f"best and median of {self.rounds} rounds in turns"]
+        if len(self.runners) > 1:
+            legend.append(f"faster: how many times {OURS} is as fast")
+        return "\n".join((head, "", text_table(columns, rows), "; ".join(legend)))
+
+    def _row(self, name: str, runner: Runner) -> tuple[str, ...]:
+        ours = self.runners[OURS]
+        return (
+            name,
+            f"{runner.best * 1e3:.3f}",
+            f"{runner.median * 1e3:.3f}",
+            "" if name == OURS else f"{runner.best / ours.best:.2f}",
+            "" if name == OURS else f"{runner.median / ours.median:.2f}",
+            "" if runner.error is None else f"{runner.error:.1e}",
+            "" if runner.memory is None else f"{si(runner.memory)}B",
+            f"{runner.made:.1f}",
+            f"{runner.first * 1e3:.1f}",
+        )
 
 
-def _row(one: TaskTime) -> dict[str, Any]:
+def task_row(one: TaskTime) -> dict[str, Any]:
+    """A task and its times as plain data."""
     return {
         "operators": one.task.label,
         "parameters": one.task.shape,
         "calls": one.task.count,
         "flops": one.task.flops,
         "bytes": one.task.bytes,
+        "places": list(one.task.places),
         "best": one.best,
         "median": one.median,
+        "bound": one.bound,
         "share_of_roofline": one.share_of_roofline,
     }
 
 
 def run_network(
-    name: str, compare: bool, threads: int, say: Callable[[str], None], rounds: int = ROUNDS
+    subject: Subject,
+    peers: Collection[str],
+    threads: int,
+    say: Callable[[str], None],
+    rounds: int = ROUNDS,
+    cold: bool = False,
 ) -> Outcome:
-    """Compile and run a network; with `compare`, torch beside it on as many threads."""
-    import torch
+    """Compile and run a network, its peers beside it on as many threads.
 
-    say(f"building {name}")
-    module, inputs = network(name)
-    torch.set_num_threads(threads)
-    with torch.no_grad(), config.scope(num_threads=threads):
-        say("exporting")
-        start = time.perf_counter()
-        program = torch.export.export(module, inputs)
-        exported = time.perf_counter()
-        say("compiling")
-        compiled = compile(program, inputs)
-        done = time.perf_counter()
-        result = compiled(*inputs)
-        first = time.perf_counter()
-        calls: dict[str, Callable[[], Any]] = {"tensorc": lambda: compiled(*inputs)}
-        error = None
-        if compare:
-            error = _error(result, module(*inputs))
-            calls["torch"] = lambda: module(*inputs)
+    `say` is told what goes on; with `cold`, everything is compiled, whatever the cache holds.
+
+    Raises:
+        ArgumentError: a peer is not installed, or does not take the network.
+    """
+    target = Target.parse("cpu")
+    with _session(threads, cold) as folder:
+        made: dict[str, _Made] = {}
+        # Torch first: what it keeps for itself it would have kept without us.
+        for name in sorted({OURS, *peers}, key=lambda name: (name != "torch", name != OURS)):
+            say(f"compiling {subject.name}" if name == OURS else f"preparing {name}")
+            make = _ours(subject, target) if name == OURS else _peer(name, subject, threads, folder)
+            made[name] = _prepared(make)
+        reference = _reference(subject, made)
         say("timing")
-        best, median = _in_turns(calls, rounds)
+        times = in_turns({name: made[name].call for name in (OURS, *peers)}, rounds)
         say("measuring the machine")
-        profile = _profile(compiled, inputs, threads)
-    return Outcome(
-        name, threads, exported - start, done - exported, first - done, error, best, median, profile
-    )
+        network = made[OURS].owner
+        runners = {name: made[name].runner(times[name], reference) for name in times}
+        return Outcome(
+            subject.name,
+            threads,
+            rounds,
+            cold,
+            subject.import_seconds,
+            _code_size(network, target),
+            network.arena_bytes,
+            runners,
+            profile_of(subject, network, threads),
+        )
 
 
-def _profile(compiled: CompiledNetwork, inputs: tuple[Any, ...], threads: int) -> Profile:
+@contextlib.contextmanager
+def _session(threads: int, cold: bool) -> Iterator[Path]:
+    """No gradients, so many threads, a folder for files, and with `cold` a cache in it."""
+    with contextlib.ExitStack() as stack:
+        # A peer may still have files of it open.
+        made = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        folder = Path(stack.enter_context(made))
+        cache = {"cache_dir": folder / "cache"} if cold else {}
+        stack.enter_context(config.scope(num_threads=threads, **cache))
+        if "torch" in sys.modules:
+            import torch
+
+            stack.enter_context(torch.no_grad())
+        yield folder
+
+
+# One after the other -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A runner that was called twice: `owner` is what it was made of, `result` what it gave."""
+
+    call: Call
+    owner: Any
+    result: Any
+    seconds: float
+    first: float
+    memory: int | None
+
+    def runner(self, times: list[float], reference: Any) -> Runner:
+        error = None
+        if reference is not None and reference is not self.result:
+            error = relative_error(self.result, reference)
+        return Runner(
+            min(times), statistics.median(times), error, self.seconds, self.first, self.memory
+        )
+
+
+def _ours(subject: Subject, target: Target) -> Callable[[], tuple[Call, Any]]:
+    def make() -> tuple[Call, Any]:
+        network = compile_network(subject.network, target)
+        return (lambda: network(*subject.arguments, **subject.keywords)), network
+
+    return make
+
+
+def _peer(
+    name: str, subject: Subject, threads: int, folder: Path
+) -> Callable[[], tuple[Call, Any]]:
+    return lambda: (peer(name, subject, threads, folder), None)
+
+
+def _prepared(make: Callable[[], tuple[Call, Any]]) -> _Made:
+    before = resident()
+    start = time.perf_counter()
+    call, owner = make()
+    made = time.perf_counter()
+    result = call()
+    first = time.perf_counter() - made
+    _, peak = peak_of(call)
+    memory = None if before is None or peak is None else max(peak - before, 0)
+    return _Made(call, owner, result, made - start, first, memory)
+
+
+def _reference(subject: Subject, made: Mapping[str, _Made]) -> Any:
+    """The results that others are compared with, if there is anything but ours."""
+    if "torch" in made:
+        return made["torch"].result
+    if len(made) > 1 and subject.torch is not None:
+        return subject.torch(*subject.arguments, **subject.keywords)
+    return made["onnxruntime"].result if "onnxruntime" in made else None
+
+
+def in_turns(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each call in each round. They take turns, so that noise meets all of them, and
+    each round begins with another one."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    order = list(calls)
+    for _ in range(rounds):
+        for name in order:
+            start = time.perf_counter()
+            calls[name]()
+            times[name].append(time.perf_counter() - start)
+        order.append(order.pop(0))
+    return times
+
+
+# What can be told of ours ------------------------------------------------------------------------
+
+
+def profile_of(subject: Subject, network: CompiledNetwork, threads: int) -> Profile:
     """The profile, its roofline that of the nearest memory which can hold all that one run touches:
     weights have to come from there again in the next run."""
-    traffic = sum(task.count * task.bytes for task in compiled.tasks)
-    return compiled.profile(
-        *inputs, peak_flops=peak_flops(threads), bandwidth=bandwidth(threads, traffic)
+    traffic = sum(task.count * task.bytes for task in network.tasks)
+    return network.profile(
+        *subject.arguments,
+        peak_flops=peak_flops(threads),
+        bandwidth=bandwidth(threads, traffic),
+        **subject.keywords,
     )
 
 
-def _in_turns(
-    calls: dict[str, Callable[[], Any]], rounds: int
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Best and median seconds, the calls taking turns so that noise meets all of them."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            times[name].append(time.perf_counter() - start)
-    best = {name: min(found) for name, found in times.items()}
-    return best, {name: statistics.median(found) for name, found in times.items()}
-
-
-def _error(ours: Any, theirs: Any) -> float:
-    """The relative norm of the difference of the first result tensors."""
-    a, b = _first(ours), _first(theirs)
-    return float((a.double() - b.double()).norm() / b.double().norm())
-
-
-def _first(result: Any) -> Any:
-    if hasattr(result, "norm"):
-        return result
-    return _first(next(iter(result.values())) if hasattr(result, "values") else result[0])
+def _code_size(network: CompiledNetwork, target: Target) -> int:
+    """The bytes of machine code of all kernels, which the cache has."""
+    kernels = build_kernels([task.func for task in network.tasks], target)
+    funcs = {kernel.module.func for kernel in kernels}
+    return sum(code_bytes(compiled(func, target, Options()).object) for func in funcs)
