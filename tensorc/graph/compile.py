@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tensorc.errors import ArgumentError
+from tensorc.graph.arguments import Inputs, Results
 from tensorc.graph.backend import Backend
 from tensorc.graph.evaluate import empty
 from tensorc.graph.executor import CompiledTask, Executor, PlainTask, Runnable
@@ -18,8 +16,6 @@ from tensorc.graph.network import Network, load
 from tensorc.graph.passes import fuse, optimised
 from tensorc.graph.reports import Comparison, Layer, Profile, difference, profile_of, task_table
 from tensorc.graph.tasks import Partition, Task, partition
-from tensorc.graph.torch_tensors import storage
-from tensorc.ir.interp.arrays import STORAGE
 from tensorc.target import Target
 
 
@@ -104,6 +100,7 @@ class CompiledNetwork:
     def __init__(self, network: Network, partition: Partition, executor: Executor) -> None:
         self.graph, self.partition = executor.graph, partition
         self._network, self._executor = network, executor
+        self._inputs, self._results = Inputs(self.graph.inputs), Results(self.graph.outputs)
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, v)) for v in (self.graph.inputs, self.graph.outputs))
@@ -121,8 +118,8 @@ class CompiledNetwork:
             ArgumentError: the call is not like the one that the network was compiled for.
         """
         given = self._network.flatten(arguments, keywords)
-        results, arrays = self._results(given)
-        self._executor.run(self._inputs(given), arrays)
+        results, arrays = self._results_for(given)
+        self._executor.run(self._inputs.arrays(given), arrays)
         return self._network.unflatten(results)
 
     @property
@@ -158,7 +155,7 @@ class CompiledNetwork:
         if runs < 1:
             raise ArgumentError("runs", f"expected 1 or more, got {runs}")
         given = self._network.flatten(arguments, keywords)
-        inputs, arrays = self._inputs(given), self._results(given)[1]
+        inputs, arrays = self._inputs.arrays(given), self._results_for(given)[1]
         self._executor.run(inputs, arrays)
         timings = self._executor.timed(inputs, arrays, runs)
         return profile_of(self.partition, timings, peak_flops, bandwidth)
@@ -177,8 +174,8 @@ class CompiledNetwork:
         given = self._network.flatten(arguments, keywords)
         known = self._network.values(given, module)
         layers: list[Layer] = []
-        arrays = self._results(given)[1]
-        for call in self._executor.steps(self._inputs(given), arrays):
+        arrays = self._results_for(given)[1]
+        for call in self._executor.steps(self._inputs.arrays(given), arrays):
             for value in call.outputs:
                 if value in known:
                     ours = self._executor.value(value)
@@ -192,63 +189,9 @@ class CompiledNetwork:
         )
         return Comparison(tuple(layers), results, tolerance)
 
-    # Arrays ---------------------------------------------------------------------------------------
-
-    def _inputs(self, given: Sequence[Any]) -> list[Array]:
-        if len(given) != len(self.graph.inputs):
-            reason = f"expected {len(self.graph.inputs)} tensors, got {len(given)}"
-            raise ArgumentError("inputs", reason)
-        pairs = zip(self.graph.inputs, given, strict=True)
-        return [_input_array(value, one) for value, one in pairs]
-
-    def _results(self, given: Sequence[Any]) -> tuple[list[Any], list[Array]]:
+    def _results_for(self, given: Sequence[Any]) -> tuple[list[Any], list[Array]]:
         """New arrays for the results, as the caller gets them and in storage form."""
-        if not self._network.gives_tensors(given):
-            arrays = [empty(value) for value in self.graph.outputs]
-            return list(arrays), arrays
-        import torch
-
-        from tensorc.graph.torch_tensors import torch_dtype
-
-        tensors = [torch.empty(v.shape, dtype=torch_dtype(v.dtype)) for v in self.graph.outputs]
-        return tensors, [storage(tensor) for tensor in tensors]
-
-
-def _is_torch(argument: Any) -> bool:
-    """Whether this is a torch tensor, which it can only be when torch is loaded."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(argument, torch.Tensor)
-
-
-def _input_array(value: Value, argument: Any) -> Array:
-    """An argument as a compact array in storage form; a copy only of one that is not compact."""
-    if _is_torch(argument):
-        array = storage(argument, value.name)
-        dtype = str(argument.dtype).removeprefix("torch.")
-    else:
-        array = _plain_array(value, argument)
-        dtype = str(array.dtype)
-        if dtype == "bfloat16":
-            array = array.view(np.uint16)
-    if array.shape != value.shape or array.dtype != STORAGE[value.dtype]:
-        shape = ", ".join(map(str, array.shape))
-        raise ArgumentError(value.name, f"compiled for {value}, got {dtype}[{shape}]")
-    return array
-
-
-def _plain_array(value: Value, argument: Any) -> Array:
-    make: Callable[[Any], Array] = np.from_dlpack if hasattr(argument, "__dlpack__") else np.asarray
-    if isinstance(argument, np.ndarray):
-        make = np.asarray
-    if isinstance(argument, bool | int | float | list | tuple | str | type(None)):
-        raise ArgumentError(value.name, f"compiled for {value}, got a {type(argument).__name__}")
-    if isinstance(argument, np.ma.MaskedArray):
-        raise ArgumentError(value.name, "it is a masked array; pass its .data or .filled()")
-    try:
-        array = make(argument)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        reason = (
-            f"compiled for {value}, got a {type(argument).__name__}, which is no array: {error}"
-        )
-        raise ArgumentError(value.name, reason) from error
-    return np.ascontiguousarray(array).reshape(array.shape)
+        if self._network.gives_tensors(given):
+            return self._results.tensors()
+        arrays = self._results.arrays()
+        return list(arrays), arrays

@@ -215,7 +215,19 @@ class Executor:
         ]
         self._drop_unused()
         self._run = self._runner(tasks, arguments)
+        self._taken = [self._slots[value] for value in graph.inputs]
+        self._given = self._written()
         self._lock = ForkLock()
+
+    def _written(self) -> list[Slot | None]:
+        """For each output the slot that is its memory; None where another output is that already,
+        or no call writes it."""
+        seen: set[Value] = set()
+        slots = []
+        for value in self._results:
+            slots.append(self._slots[value] if value in self._made and value not in seen else None)
+            seen.add(value)
+        return slots
 
     def _most_places(self) -> int:
         values = len(self.graph.constants) + len(self.plan.offsets) + len(self.graph.inputs)
@@ -278,8 +290,10 @@ class Executor:
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Fill `outputs` from `inputs`: compact arrays in storage form, of the graph's shapes."""
-        with self._running(inputs, outputs):
+        with self._lock:
+            self._place(inputs, outputs)
             self._run()
+            self._copy(outputs)
 
     def steps(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Iterator[Call]:
         """Run call by call: each is yielded when it is done, and `value` gives what it wrote."""
@@ -308,15 +322,19 @@ class Executor:
     def _running(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Iterator[None]:
         """The arrays in their slots; the results that no call wrote itself, behind."""
         with self._lock:
-            self._workspace.prepare(parallel.prepare())
-            for value, array in zip(self.graph.inputs, inputs, strict=True):
-                self._slots[value].hold(array)
-            first: dict[Value, Array] = {}
-            for value, array in zip(self._results, outputs, strict=True):
-                if value in self._made and value not in first:
-                    first[value] = array
-                    self._slots[value].hold(array.reshape(value.shape))
+            self._place(inputs, outputs)
             yield
-            for value, array in zip(self._results, outputs, strict=True):
-                if first.get(value) is not array:
-                    np.copyto(array, self._slots[value].array.reshape(array.shape))
+            self._copy(outputs)
+
+    def _place(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        self._workspace.prepare(parallel.prepare())
+        for slot, array in zip(self._taken, inputs, strict=True):
+            slot.hold(array)
+        for place, array in zip(self._given, outputs, strict=True):
+            if place is not None:
+                place.hold(array)
+
+    def _copy(self, outputs: Sequence[Array]) -> None:
+        for value, slot, array in zip(self._results, self._given, outputs, strict=True):
+            if slot is None:
+                np.copyto(array, self._slots[value].array.reshape(array.shape))

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
 from tensorc.graph.graph import Array, Graph, Value
@@ -45,7 +47,8 @@ class Imported:
     """A network as a graph, and how the caller of the module passes and gets its tensors.
 
     `origins` names, for values, the node of the exported program that computes the same; `inputs`
-    and `outputs` are the trees of a call's arguments and of its result.
+    and `outputs` are the trees of a call's arguments and of its result. `positional` is the number
+    of arguments when all of them are tensors by position, else -1.
     """
 
     graph: Graph
@@ -53,6 +56,7 @@ class Imported:
     origins: Mapping[Value, str]
     inputs: Any
     outputs: Any
+    positional: int = -1
 
     def flatten(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
         """The tensors of a call, in the order of the graph's inputs.
@@ -60,8 +64,13 @@ class Imported:
         Raises:
             ArgumentError: the call is not built like the one that the network was exported with.
         """
+        import torch
         from torch.utils import _pytree as pytree
 
+        if len(arguments) == self.positional and not keywords:
+            leaves = (torch.Tensor, torch.nn.Parameter, np.ndarray)
+            if all(type(argument) in leaves for argument in arguments):
+                return list(arguments)
         expected = self.inputs
         ordered = _reordered(expected, keywords)
         leaves, spec = pytree.tree_flatten((tuple(arguments), ordered))
@@ -177,7 +186,17 @@ def _loaded(source: Any, example_inputs: Sequence[Any] | None, example_keywords:
     graph, origins = import_graph(source)
     # Torch makes a new class whenever it is asked for the trees.
     trees = source.call_spec
-    return Imported(graph, source, origins, trees.in_spec, trees.out_spec)
+    positional = _positional(trees.in_spec, source)
+    return Imported(graph, source, origins, trees.in_spec, trees.out_spec, positional)
+
+
+def _positional(spec: Any, program: Any) -> int:
+    """How many arguments a call has if each is a tensor by position; else -1."""
+    if spec is None or any(hasattr(wanted, "value") for wanted in _user_inputs(program)):
+        return -1
+    arguments, keywords = spec.children()
+    plain = all(child.is_leaf() for child in arguments.children()) and not keywords.num_leaves
+    return int(arguments.num_leaves) if plain and not keywords.num_children else -1
 
 
 def _from_file(path: Path) -> Any:

@@ -138,7 +138,7 @@ def randomised(module: nn.Module) -> nn.Module:
 
 NETWORKS = {
     "resnet": (TinyResNet, (1, 3, 16, 16), 11),
-    "attention": (Attention, (1, 5, 16), 9),
+    "attention": (Attention, (1, 5, 16), 7),
     "attention without mask": (lambda: Attention(causal=False), (2, 3, 16), 9),
     "perceptron": (Perceptron, (4, 7), 4),
     "gated": (Gated, (1, 3, 7, 7), 6),

@@ -1,0 +1,133 @@
+"""The arguments and results of a network's calls as arrays in storage form.
+
+What fits as it is takes a few attribute look-ups; all else goes the long way, on which it is
+converted or refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorc.dtype import DType
+from tensorc.errors import ArgumentError
+from tensorc.graph.evaluate import empty
+from tensorc.graph.graph import Array, Value
+from tensorc.graph.torch_tensors import storage, torch_dtype
+from tensorc.ir.interp.arrays import STORAGE
+
+
+class Inputs:
+    """The inputs of a network, taken from the tensors or arrays of a call."""
+
+    def __init__(self, values: Sequence[Value]):
+        self._values = tuple(values)
+        self._expected = tuple((value, value.shape, STORAGE[value.dtype]) for value in values)
+
+    def arrays(self, given: Sequence[Any]) -> list[Array]:
+        """Compact arrays, copies only of what is not compact.
+
+        Raises:
+            ArgumentError: there are too many or too few; or one is no array, or not of the shape
+                and dtype that the network was compiled for.
+        """
+        if len(given) != len(self._expected):
+            reason = f"expected {len(self._expected)} tensors, got {len(given)}"
+            raise ArgumentError("inputs", reason)
+        found = []
+        for (value, shape, dtype), argument in zip(self._expected, given, strict=True):
+            array = _as_it_is(argument)
+            if array is None or array.shape != shape or array.dtype != dtype:
+                array = _converted(value, argument)
+            found.append(array)
+        return found
+
+
+class Results:
+    """The results of a network, made anew for each call."""
+
+    def __init__(self, values: Sequence[Value]):
+        self._values = tuple(values)
+        self._torch: list[tuple[tuple[int, ...], Any, bool]] = []
+
+    def arrays(self) -> list[Array]:
+        return [empty(value) for value in self._values]
+
+    def tensors(self) -> tuple[list[Any], list[Array]]:
+        """Torch tensors, and the arrays in storage form that share their memory."""
+        import torch
+
+        if not self._torch:
+            # bf16, which NumPy lacks, is the bits of its tensor.
+            self._torch = [
+                (value.shape, torch_dtype(value.dtype), value.dtype is DType.BF16)
+                for value in self._values
+            ]
+        tensors = [torch.empty(shape, dtype=dtype) for shape, dtype, _ in self._torch]
+        arrays = [
+            (tensor.view(torch.uint16) if bits else tensor).numpy()
+            for tensor, (_, _, bits) in zip(tensors, self._torch, strict=True)
+        ]
+        return tensors, arrays
+
+
+def is_torch(argument: Any) -> bool:
+    """Whether this is a torch tensor, which it can only be when torch is loaded."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(argument, torch.Tensor)
+
+
+def _as_it_is(argument: Any) -> Array | None:
+    """The array that a compact tensor or array is; None for what needs a closer look."""
+    kind = type(argument)
+    if kind is np.ndarray:
+        return argument if argument.flags.c_contiguous else None
+    torch = sys.modules.get("torch")
+    if torch is None or (kind is not torch.Tensor and kind is not torch.nn.Parameter):
+        return None
+    dense = not argument.is_nested and argument.layout is torch.strided and argument.is_cpu
+    if not dense or not argument.is_contiguous() or argument.dtype is torch.bfloat16:
+        return None
+    try:
+        array: Array = (argument.detach() if argument.requires_grad else argument).numpy()
+    except (RuntimeError, TypeError):
+        # NumPy lacks its dtype, or its elements are not what its memory holds: see `storage`.
+        return None
+    return array
+
+
+def _converted(value: Value, argument: Any) -> Array:
+    """An argument as a compact array in storage form; a copy only of one that is not compact."""
+    if is_torch(argument):
+        array = storage(argument, value.name)
+        dtype = str(argument.dtype).removeprefix("torch.")
+    else:
+        array = _plain_array(value, argument)
+        dtype = str(array.dtype)
+        if dtype == "bfloat16":
+            array = array.view(np.uint16)
+    if array.shape != value.shape or array.dtype != STORAGE[value.dtype]:
+        shape = ", ".join(map(str, array.shape))
+        raise ArgumentError(value.name, f"compiled for {value}, got {dtype}[{shape}]")
+    return array
+
+
+def _plain_array(value: Value, argument: Any) -> Array:
+    make: Callable[[Any], Array] = np.from_dlpack if hasattr(argument, "__dlpack__") else np.asarray
+    if isinstance(argument, np.ndarray):
+        make = np.asarray
+    if isinstance(argument, bool | int | float | list | tuple | str | type(None)):
+        raise ArgumentError(value.name, f"compiled for {value}, got a {type(argument).__name__}")
+    if isinstance(argument, np.ma.MaskedArray):
+        raise ArgumentError(value.name, "it is a masked array; pass its .data or .filled()")
+    try:
+        array = make(argument)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        reason = (
+            f"compiled for {value}, got a {type(argument).__name__}, which is no array: {error}"
+        )
+        raise ArgumentError(value.name, reason) from error
+    return np.ascontiguousarray(array).reshape(array.shape)
