@@ -55,8 +55,8 @@ class Runner:
 class Outcome:
     """What a run of a network found. `runners` has ours first.
 
-    `import_seconds` come before the seconds in which ours is made; `cold` says that these are of an
-    empty cache. `code_bytes` are of all kernels together.
+    `import_seconds` come before the seconds in which ours is made; `cold` says that the cache was
+    empty then. `code_bytes` are of all kernels together.
     """
 
     network: str
@@ -145,6 +145,7 @@ def run_network(
     """
     target = Target.parse("cpu")
     with _session(threads, cold) as folder:
+        empty = not any((config.cache_dir / "compiled").glob("*"))
         made: dict[str, _Made] = {}
         # Torch first: what it keeps for itself it would have kept without us.
         for name in sorted({OURS, *peers}, key=lambda name: (name != "torch", name != OURS)):
@@ -161,7 +162,7 @@ def run_network(
             subject.name,
             threads,
             rounds,
-            cold,
+            empty,
             subject.import_seconds,
             _code_size(network, target),
             network.arena_bytes,
