@@ -10,11 +10,11 @@ Each test is a model, its inputs and the results to have, in the package `onnx`.
 its inputs as examples, run in a process that is stopped when it takes too long, and compared as
 ONNX's own runner does. Two kinds of outcome are counted beside "passed" and "wrong":
 
-* "by value": a shape depends on an input, such as that of a reshape, and the network is compiled for
-  the value in the example.
-* "rounding": results are off by more than the test's tolerance, but by at most two units in the last
-  place of the greatest result. For f16 the tolerance is about one unit of each, and the expected
-  results come from NumPy, which rounds after each step where we compute in f32.
+* "by value": a shape depends on an input, such as that of a reshape, and the network is compiled
+  for the value in the example.
+* "rounding": results are off by more than the test's tolerance, but by at most two units in the
+  last place of the greatest result. For f16 the tolerance is about one unit of each, and the
+  expected results come from NumPy, which rounds after each step where we compute in f32.
 """
 
 from __future__ import annotations

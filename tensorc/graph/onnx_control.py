@@ -18,7 +18,7 @@ from tensorc.graph.onnx_tensors import attribute_of
 if TYPE_CHECKING:
     from tensorc.graph.onnx_import import Importer
 
-MOST_ITERATIONS = 128
+MOST_ITERATIONS = 256
 """The iterations up to which a loop is unrolled."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tensorc.dtype import DType
@@ -113,8 +115,6 @@ def _one_hot(call: Call) -> Value:
     if depth < 1 or call[2].shape != (2,):
         raise RefusedError(f"a depth of {depth} and values of {list(call[2].shape)}")
     axis = dimension(call.attributes.get("axis", -1), rank)
-    if not indices.dtype.is_integer:
-        raise RefusedError(f"indices of dtype {indices.dtype}")
     own = from_front(emit, indices, depth)
     column = emit("unsqueeze", self=own, dim=axis)
     here = emit("eq", self=column, other=places(emit, depth, axis, rank))
@@ -134,14 +134,23 @@ def _scatter_elements(call: Call) -> Value:
         raise RefusedError(f"indices of {list(indices.shape)} into {list(value.shape)}")
     axis = call.axis(len(value.shape))
     own = from_front(emit, indices, value.shape[axis])
+    return _scattered(emit, value, axis, own, updates, reduction)
+
+
+_REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
+
+
+def _scattered(
+    emit: Emit, value: Value, axis: int, indices: Value, updates: Value, reduction: str
+) -> Value:
     if reduction == "none":
-        return emit("scatter", self=value, dim=axis, index=own, src=updates)
-    names = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
-    if reduction not in names:
+        return emit("scatter", self=value, dim=axis, index=indices, src=updates)
+    if reduction not in _REDUCTIONS:
         raise RefusedError(f"reduction={reduction!r}")
     return emit(
-        "scatter_reduce", self=value, dim=axis, index=own, src=updates, reduce=names[reduction]
-    )
+        "scatter_reduce", self=value, dim=axis, index=indices, src=updates,
+        reduce=_REDUCTIONS[reduction],
+    )  # fmt: skip
 
 
 maps("Scatter", 9, 11)(_scatter_elements)
@@ -157,11 +166,21 @@ def _scatter_nd(call: Call) -> Value:
     expected = (*indices.shape[:-1], *value.shape[depth:])
     if not 0 < depth <= len(value.shape) or updates.shape != expected:
         raise RefusedError(f"updates of {list(updates.shape)} at {list(indices.shape)}")
-    if reduction not in ("none", "add"):
-        raise RefusedError(f"reduction={reduction!r}")
     last = len(indices.shape) - 1
     own = tuple(emit("select", self=indices, dim=last, index=n) for n in range(depth))
-    return emit("index_put", self=value, indices=own, values=updates, accumulate=reduction == "add")
+    if reduction in ("none", "add"):
+        add = reduction == "add"
+        return emit("index_put", self=value, indices=own, values=updates, accumulate=add)
+    # Slices are rows of a matrix, each found by one number.
+    row = from_front(emit, own[0], value.shape[0])
+    for place, extent in zip(own[1:], value.shape[1:], strict=False):
+        above = emit("mul", self=row, other=extent)
+        row = emit("add", self=above, other=from_front(emit, place, extent))
+    count, width = row.size, math.prod(value.shape[depth:])
+    flat = reshaped(emit, value, (math.prod(value.shape[:depth]), width))
+    index = expanded(emit, reshaped(emit, row, (count, 1)), (count, width))
+    rows = reshaped(emit, updates, (count, width))
+    return reshaped(emit, _scattered(emit, flat, 0, index, rows, reduction), value.shape)
 
 
 @maps("TensorScatter", 24)

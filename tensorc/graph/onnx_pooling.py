@@ -36,11 +36,22 @@ def _max_pool(call: Call) -> Results:
     result = reshaped(emit, values, shape)
     if not call.asks(1):
         return result
-    if call.attributes.get("storage_order"):
-        raise RefusedError("indices by columns (storage_order=1)")
     if around != window.low:
         raise RefusedError("indices with pads that differ before and after")
-    return result, _whole_indices(emit, reshaped(emit, places, shape), value)
+    places = reshaped(emit, places, shape)
+    if call.attributes.get("storage_order"):
+        places = _by_columns(emit, places, value)
+    return result, _whole_indices(emit, places, value)
+
+
+def _by_columns(emit: Emit, places: Value, source: Value) -> Value:
+    """Indices into planes as they are when these lie in memory column by column."""
+    if len(source.shape) != 4:
+        raise RefusedError("storage_order=1 for other than two dimensions")
+    height, width = source.shape[2:]
+    column = emit("remainder", self=places, other=width)
+    row = emit("floor_divide", self=places, other=width)
+    return emit("add", self=emit("mul", self=column, other=height), other=row)
 
 
 def _planes(emit: Emit, value: Value) -> Value:

@@ -142,7 +142,8 @@ def _layer(call: Call, step: Step, gates: int, defaults: tuple[str, ...]) -> Res
     if call[1].shape[0] != count:
         raise RefusedError(f"direction={direction!r} for weights of {list(call[1].shape)}")
     size = attributes.get("hidden_size", call[2].shape[-1])
-    functions = tuple(attributes.get("activations", defaults * count))
+    # The default of an RNN names the activations of both directions, whether there are or not.
+    functions = tuple(attributes.get("activations", defaults * count))[: len(defaults) * count]
     unknown = [name for name in functions if name not in _ACTIVATIONS]
     if unknown or len(functions) != len(defaults) * count:
         raise RefusedError(f"activations {list(functions)}")

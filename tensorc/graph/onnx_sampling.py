@@ -87,6 +87,14 @@ def _columns_to_image(call: Call) -> Value:
     )  # fmt: skip
 
 
+@maps("MelWeightMatrix", 17)
+def _mel_weights(call: Call) -> Value:
+    """A table whose size its operands are; ONNX's evaluator makes it of known ones."""
+    for position in range(5):
+        call.known(position, "the table that it makes")
+    raise RefusedError("a table that could not be worked out")
+
+
 # Fourier transforms ------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from tensorc.graph.elements import RefusedError
-from tensorc.graph.onnx_source import opsets_of
+from tensorc.graph.onnx_source import LATEST_OPSETS, opsets_of
 
 # Attributes as ONNX has them (AttributeProto), by name.
 Attributes: TypeAlias = Mapping[str, Any]
@@ -110,5 +110,10 @@ def function_body(
 
 
 def body_opsets(body: Any, outer: Mapping[str, int]) -> Mapping[str, int]:
-    """The operator sets that a function's body is written in."""
-    return opsets_of(body) if body.opset_import else outer
+    """The operator sets that a function's body is written in.
+
+    A definition of ONNX's own may leave out that of its standard operators, which is the newest.
+    """
+    found = {**outer, **(opsets_of(body) if body.opset_import else {})}
+    found.setdefault("", LATEST_OPSETS[""])
+    return found

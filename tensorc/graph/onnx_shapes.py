@@ -237,10 +237,12 @@ def _depth_to_space(call: Call) -> Value:
 @maps("SpaceToDepth", 1, 13, 28)
 def _space_to_depth(call: Call) -> Value:
     value, size, emit = call[0], call.attributes["blocksize"], call.emit
-    call.refuse_attribute("mode", "DCR")
+    order = (
+        (0, 3, 5, 1, 2, 4) if call.attributes.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    )
     batch, channels, height, width = _four(value)
     shape = (batch, channels, height // size, size, width // size, size)
-    moved = permuted(emit, reshaped(emit, value, shape), (0, 3, 5, 1, 2, 4))
+    moved = permuted(emit, reshaped(emit, value, shape), order)
     return reshaped(emit, moved, (batch, channels * size * size, height // size, width // size))
 
 
