@@ -81,7 +81,7 @@ def matmul(size: int) -> Workload:
 def gemv() -> Workload:
     layer, x = nn.Linear(4096, 4096, bias=False), torch.randn(1, 4096)
     weights = layer.weight.detach().numpy()
-    return Workload(layer, (x,), 2.0 * 4096**2, numpy=lambda v: weights @ v[0])
+    return Workload(layer, (x,), 2.0 * 4096**2, numpy=lambda v: (weights @ v[0])[None])
 
 
 def ffn() -> Workload:

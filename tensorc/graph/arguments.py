@@ -1,7 +1,7 @@
-"""The arguments and results of a network's calls as arrays in storage form.
+"""The arguments and results of a network's calls: arrays in storage form, and addresses.
 
-What fits as it is takes a few attribute look-ups; all else goes the long way, on which it is
-converted or refused.
+Torch tensors that fit as they are take a few attribute look-ups each, and no array is made of them;
+all else goes the long way, on which it is converted or refused.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Inputs:
     def __init__(self, values: Sequence[Value]):
         self._values = tuple(values)
         self._expected = tuple((value, value.shape, STORAGE[value.dtype]) for value in values)
+        self._torch: tuple[tuple[tuple[int, ...], Any], ...] = ()
 
     def arrays(self, given: Sequence[Any]) -> list[Array]:
         """Compact arrays, copies only of what is not compact.
@@ -45,33 +46,55 @@ class Inputs:
             found.append(array)
         return found
 
+    def addresses(self, given: Sequence[Any]) -> list[int] | None:
+        """Where the elements of torch tensors lie; None if one of these does not fit as it is."""
+        import torch
+
+        if not self._torch:
+            self._torch = tuple((value.shape, torch_dtype(value.dtype)) for value in self._values)
+        if len(given) != len(self._torch):
+            return None
+        found = []
+        for (shape, dtype), tensor in zip(self._torch, given, strict=True):
+            kind = type(tensor)
+            if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+                return None
+            dense = not tensor.is_nested and tensor.layout is torch.strided and tensor.is_cpu
+            if not dense or tensor.dtype is not dtype or tensor.shape != shape:
+                return None
+            if not tensor.is_contiguous() or tensor.is_neg():
+                return None
+            found.append(tensor.data_ptr())
+        return found
+
 
 class Results:
     """The results of a network, made anew for each call."""
 
     def __init__(self, values: Sequence[Value]):
         self._values = tuple(values)
-        self._torch: list[tuple[tuple[int, ...], Any, bool]] = []
+        self._torch: tuple[tuple[tuple[int, ...], Any], ...] = ()
 
     def arrays(self) -> list[Array]:
         return [empty(value) for value in self._values]
 
-    def tensors(self) -> tuple[list[Any], list[Array]]:
-        """Torch tensors, and the arrays in storage form that share their memory."""
+    def tensors(self) -> list[Any]:
+        """Torch tensors."""
         import torch
 
         if not self._torch:
-            # bf16, which NumPy lacks, is the bits of its tensor.
-            self._torch = [
-                (value.shape, torch_dtype(value.dtype), value.dtype is DType.BF16)
-                for value in self._values
-            ]
-        tensors = [torch.empty(shape, dtype=dtype) for shape, dtype, _ in self._torch]
-        arrays = [
-            (tensor.view(torch.uint16) if bits else tensor).numpy()
-            for tensor, (_, _, bits) in zip(tensors, self._torch, strict=True)
+            self._torch = tuple((value.shape, torch_dtype(value.dtype)) for value in self._values)
+        return [torch.empty(shape, dtype=dtype) for shape, dtype in self._torch]
+
+    def shared(self, tensors: Sequence[Any]) -> list[Array]:
+        """Arrays in storage form that share the memory of such tensors."""
+        import torch
+
+        return [
+            # NumPy lacks bf16: the bits of its tensor.
+            (tensor.view(torch.uint16) if value.dtype is DType.BF16 else tensor).numpy()
+            for value, tensor in zip(self._values, tensors, strict=True)
         ]
-        return tensors, arrays
 
 
 def is_torch(argument: Any) -> bool:

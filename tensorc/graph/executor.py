@@ -217,6 +217,9 @@ class Executor:
         self._run = self._runner(tasks, arguments)
         self._taken = [self._slots[value] for value in graph.inputs]
         self._given = self._written()
+        self._driven = all(isinstance(task, CompiledTask) for task in tasks) and bool(tasks)
+        places = (*self._taken, *self._given)
+        self._numbers = [slot.number for slot in places if slot is not None]
         self._lock = ForkLock()
 
     def _written(self) -> list[Slot | None]:
@@ -294,6 +297,20 @@ class Executor:
             self._place(inputs, outputs)
             self._run()
             self._copy(outputs)
+
+    @property
+    def direct(self) -> bool:
+        """Whether `run_at` can be used: all is compiled, and every output written in place."""
+        return self._driven and None not in self._given
+
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """`run` on memory by its addresses, which the caller keeps alive; only if `direct`."""
+        with self._lock:
+            self._workspace.prepare(parallel.prepare())
+            addresses = self._table.addresses
+            for number, address in zip(self._numbers, (*inputs, *outputs), strict=True):
+                addresses[number] = address
+            self._run()
 
     def steps(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Iterator[Call]:
         """Run call by call: each is yielded when it is done, and `value` gives what it wrote."""

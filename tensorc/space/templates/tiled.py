@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from tensorc.schedule.facts import Axis, Facts, StageFacts
+from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
-from tensorc.space.templates import weights
+from tensorc.space.templates import panels, weights
 from tensorc.space.templates.common import (
     best_rows,
     extent_of,
@@ -84,13 +84,19 @@ def tiled(facts: Facts) -> Template:
     order = yield Choice("order", anchor.name, ("vector first", "vector last"), "vector first")
     spatial = [a.name for a in anchor.spatial]
     outer_names = [n for n in spatial if n == vector or (n in tiles and tiles[n].outer > 1)]
-    outer_names = _ordered(outer_names, vector, order)
+    outer_names = _ordered(outer_names, vector, order, panels.batch(anchor))
     weights.pack(plan, anchor, vector, tiles[vector].inner)
+    packed: list[Operand] = []
+    if order == "vector first":
+        packed = yield from panels.chosen(facts.target, anchor, vector, tiles[vector].inner)
     fills = plan.decompose_reduction(
         anchor.name, anchor.fill or "", [a.name for a in anchor.spatial]
     )
-    loops = _tile_anchor(plan, anchor, vector, tiles, outer_names)
-    counts = [tiles[n].outer for n in outer_names]
+    loops = _tile_anchor(plan, anchor, vector, tiles, outer_names, packed)
+    counts = [tiles[n].outer if n in tiles else extent_of(anchor.axes, n) for n in outer_names]
+    if packed:
+        # The copies stand within the loop over panels.
+        counts = counts[: outer_names.index(vector) + 1]
     share = 4 if weights.streamed(anchor, vector) else 8
     depth = yield parallel_choice(facts, anchor.name, counts, work_of(facts.stages), share)
     assert isinstance(depth, int)
@@ -229,16 +235,17 @@ def _row_axes(anchor: StageFacts, vector: str) -> list[Axis]:
     return sorted(axes, key=movement)
 
 
-def _ordered(names: list[str], vector: str, order: Value) -> list[str]:
-    rest = [n for n in names if n != vector]
-    if vector not in names:
-        return rest
-    return [vector, *rest] if order == "vector first" else [*rest, vector]
+def _ordered(names: list[str], vector: str, order: Value, batch: list[str]) -> list[str]:
+    """The loops over tiles, outermost first."""
+    first = [n for n in names if n in batch and n != vector]
+    rest = [n for n in names if n not in first and n != vector]
+    return [*first, vector, *rest] if order == "vector first" else [*first, *rest, vector]
 
 
 def _tile_anchor(
-    plan: Plan, anchor: StageFacts, vector: str, tiles: dict[str, Tile], outer_names: list[str]
-) -> Loops:
+    plan: Plan, anchor: StageFacts, vector: str, tiles: dict[str, Tile], outer_names: list[str],
+    packed: list[Operand],
+) -> Loops:  # fmt: skip
     """Split and reorder the anchor: outer tiles, reduction, unrolled reduction, rows, vector."""
     outer: dict[str, str] = {}
     inner: dict[str, str] = {}
@@ -259,6 +266,7 @@ def _tile_anchor(
     rows = [inner[a.name] for a in anchor.spatial if a.name in inner and a.name != vector]
     lane = inner.get(vector, outer[vector])
     plan.reorder(*single, *tile_loops, *reduction, *unrolled, *rows, lane)
+    panels.pack(plan, anchor, packed, outer[vector], [*reduction, *unrolled, lane])
     for name in (*unrolled, *rows):
         plan.unroll(name)
     plan.vectorize(lane)
