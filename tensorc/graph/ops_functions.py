@@ -95,17 +95,22 @@ def polynomial(coefficients: tuple[float, ...], x: Handle) -> Handle:
     return result
 
 
-def _atan_of_ratio(small: Handle, large: Handle) -> Handle:
-    """atan(small / large) for 0 <= small <= large, where large is not 0."""
-    x = small / large
+def _odd_arctangent(x: Handle) -> Handle:
+    """atan(x) for -1 <= x <= 1."""
     return x * polynomial(_arctangent(23 if x.dtype is DType.F64 else 11), x * x)
 
 
 def _atan(x: Handle) -> Handle:
-    size, one = tc.abs(x), number(1, x.dtype)
-    inner = _atan_of_ratio(tc.minimum(size, one), tc.maximum(size, one))
-    angle = tc.select(size > 1.0, math.pi / 2 - inner, inner)
-    return tc.select(x < 0.0, -angle, angle)
+    """Beyond 1, a quarter of a turn less the angle of 1 / x.
+
+    The polynomial stands in the expression once, because expressions are trees.
+    """
+    steep = tc.abs(x) > 1.0
+    inner = _odd_arctangent(tc.select(steep, number(1, x.dtype) / x, x))
+    right = number(math.pi / 2, x.dtype)
+    # -0.0 is what may be added to a zero of either sign.
+    turn = tc.select(steep, tc.select(x < 0.0, -right, right), number(-0.0, x.dtype))
+    return turn + tc.select(steep, number(-1, x.dtype), number(1, x.dtype)) * inner
 
 
 def is_negative(x: Handle) -> Handle:
@@ -115,16 +120,18 @@ def is_negative(x: Handle) -> Handle:
 
 def _atan2(y: Handle, x: Handle) -> Handle:
     high, wide = tc.abs(y), tc.abs(x)
-    one = number(1, x.dtype)
+    zero, one = number(0, x.dtype), number(1, x.dtype)
     small, large = tc.minimum(high, wide), tc.maximum(high, wide)
     # 0 / 0 counts as 0 and infinity over infinity as 1.
-    equal = tc.logical_and(small == math.inf, large == math.inf)
-    inner = _atan_of_ratio(
-        tc.select(equal, one, small), tc.select(tc.logical_or(equal, large == 0.0), one, large)
-    )
-    steep = tc.select(high > wide, math.pi / 2 - inner, inner)
-    angle = tc.select(is_negative(x), math.pi - steep, steep)
-    return tc.select(is_negative(y), -angle, angle)
+    ratio = tc.select(small == math.inf, one, small / tc.select(large == 0.0, one, large))
+    inner = _odd_arctangent(ratio)
+    steep, back = high > wide, is_negative(x)
+    # From the nearest axis: at 0, a quarter or a half of a turn, and then this or that way.
+    half, quarter = number(math.pi, x.dtype), number(math.pi / 2, x.dtype)
+    axis = tc.select(steep, quarter, tc.select(back, half, zero))
+    way = tc.select(tc.logical_and(steep, tc.logical_not(back)), -one, one)
+    way = tc.select(tc.logical_and(back, tc.logical_not(steep)), -one, way)
+    return tc.select(is_negative(y), -one, one) * (axis + way * inner)
 
 
 def _asin(x: Handle) -> Handle:
