@@ -27,6 +27,7 @@ from tensorc.graph.elements import (
     within,
 )
 from tensorc.graph.ops import Kind, operator
+from tensorc.graph.ops_reductions import ranked
 from tensorc.graph.ops_views import diagonal, slice_bounds
 from tensorc.ir import build as tc
 from tensorc.ir.build import Handle
@@ -162,13 +163,16 @@ def embedding(
 
 @operator("index_select", kind=Kind.MAP)
 def index_select(self: Operand, dim: int, index: Operand) -> Operand:
-    if not self.rank or index.rank != 1:
-        raise RefusedError(f"{index.rank} dimensions of indices into {self.rank}")
+    if index.rank > 1:
+        raise RefusedError(f"indices of {index.rank} dimensions")
+    if not self.rank:
+        return self
+    places = ranked(index)
     along = dimension(dim, self.rank)
-    shape = (*self.shape[:along], index.shape[0], *self.shape[along + 1 :])
+    shape = (*self.shape[:along], places.shape[0], *self.shape[along + 1 :])
 
     def element(*i: Handle) -> Handle:
-        at = clamped(index[i[along]], self.shape[along], wraps=False)
+        at = clamped(places[i[along]], self.shape[along], wraps=False)
         return self[(*i[:along], at, *i[along + 1 :])]
 
     return Operand(shape, self.dtype, element)
@@ -177,15 +181,15 @@ def index_select(self: Operand, dim: int, index: Operand) -> Operand:
 @operator("gather", kind=Kind.MAP)
 def gather(self: Operand, dim: int, index: Operand, sparse_grad: bool = False) -> Operand:
     del sparse_grad  # it is about gradients
-    if not self.rank or not index.rank:
-        raise RefusedError("a tensor without dimensions")
-    along = dimension(dim, self.rank)
+    source, places = ranked(self), ranked(index)
+    along = dimension(dim, source.rank)
 
     def element(*i: Handle) -> Handle:
-        at = clamped(index[i], self.shape[along], wraps=False)
-        return self[(*i[:along], at, *i[along + 1 :])]
+        at = clamped(places[i], source.shape[along], wraps=False)
+        return source[(*i[:along], at, *i[along + 1 :])]
 
-    return Operand(index.shape, self.dtype, element)
+    result = Operand(places.shape, self.dtype, element)
+    return result if index.rank else Operand((), self.dtype, lambda: result[(0,)])
 
 
 @operator("index", kind=Kind.MAP)

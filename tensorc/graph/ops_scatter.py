@@ -38,6 +38,7 @@ from tensorc.graph.elements import (
 )
 from tensorc.graph.ops import Kind, operator
 from tensorc.graph.ops_indexing import clamped
+from tensorc.graph.ops_reductions import ranked
 from tensorc.ir import build as tc
 from tensorc.ir.build import Handle
 
@@ -183,23 +184,18 @@ def scatter(
 ) -> Operand:
     if not index.size:
         return self
-    ways = _scattering(_ranked(self), dim, _ranked(index), _source(src, value))
+    ways = _scattering(ranked(self), dim, ranked(index), _source(src, value))
     if reduce is not None:
-        return _like(_reduced(_ranked(self), *ways, reduce), self)
-    return _like(_written(_ranked(self), *ways), self)
+        return _like(_reduced(ranked(self), *ways, reduce), self)
+    return _like(_written(ranked(self), *ways), self)
 
 
 def _source(src: Operand | None, value: Number | None) -> Operand | Number:
     if src is not None:
-        return stored("source", _ranked(src))
+        return stored("source", ranked(src))
     if value is None:
         raise RefusedError("neither src nor value")
     return value
-
-
-def _ranked(one: Operand) -> Operand:
-    """A tensor without dimensions as one of a single element."""
-    return one if one.rank else Operand((1,), one.dtype, lambda _: one[()])
 
 
 def _like(result: Operand, self: Operand) -> Operand:
@@ -217,8 +213,8 @@ def scatter_reduce(
 ) -> Operand:
     if not index.size:
         return self
-    ways = _scattering(_ranked(self), dim, _ranked(index), stored("source", _ranked(src)))
-    return _like(_reduced(_ranked(self), *ways, reduce, include_self), self)
+    ways = _scattering(ranked(self), dim, ranked(index), stored("source", ranked(src)))
+    return _like(_reduced(ranked(self), *ways, reduce, include_self), self)
 
 
 # Along one dimension, one index for a whole slice -----------------------------------------------
@@ -228,7 +224,7 @@ def _sliced(self: Operand, dim: int, index: Operand, source: Any) -> tuple[int, 
     along = dimension(dim, self.rank)
     if index.rank > 1:
         raise RefusedError(f"indices of {index.rank} dimensions")
-    places = stored("index", _ranked(index))
+    places = stored("index", ranked(index))
 
     def hits(i: Sequence[Handle], k: Handle) -> Handle:
         wide = places[k].cast("i64")
@@ -246,13 +242,13 @@ def _sliced(self: Operand, dim: int, index: Operand, source: Any) -> tuple[int, 
 
 @operator("index_fill", kind=Kind.ANCHOR)
 def index_fill(self: Operand, dim: int, index: Operand, value: Number | Operand) -> Operand:
-    return _like(_written(_ranked(self), *_sliced(_ranked(self), dim, index, value)), self)
+    return _like(_written(ranked(self), *_sliced(ranked(self), dim, index, value)), self)
 
 
 @operator("index_copy", kind=Kind.ANCHOR)
 def index_copy(self: Operand, dim: int, index: Operand, source: Operand) -> Operand:
-    ways = _sliced(_ranked(self), dim, index, stored("source", source))
-    return _like(_written(_ranked(self), *ways), self)
+    ways = _sliced(ranked(self), dim, index, stored("source", source))
+    return _like(_written(ranked(self), *ways), self)
 
 
 @operator("index_add", kind=Kind.ANCHOR)
@@ -262,8 +258,8 @@ def index_add(
     if alpha != 1:
         dtype, plain = source.dtype, source
         source = elementwise(lambda x: x * number(alpha, dtype), plain, compute=dtype)
-    ways = _sliced(_ranked(self), dim, index, stored("source", source))
-    return _like(_reduced(_ranked(self), *ways, "sum"), self)
+    ways = _sliced(ranked(self), dim, index, stored("source", source))
+    return _like(_reduced(ranked(self), *ways, "sum"), self)
 
 
 @operator("index_reduce", kind=Kind.ANCHOR)
@@ -271,8 +267,8 @@ def index_reduce(
     self: Operand, dim: int, index: Operand, source: Operand, reduce: str,
     include_self: bool = True,
 ) -> Operand:  # fmt: skip
-    ways = _sliced(_ranked(self), dim, index, stored("source", source))
-    return _like(_reduced(_ranked(self), *ways, reduce, include_self), self)
+    ways = _sliced(ranked(self), dim, index, stored("source", source))
+    return _like(_reduced(ranked(self), *ways, reduce, include_self), self)
 
 
 # At several dimensions at once ------------------------------------------------------------------

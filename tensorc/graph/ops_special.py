@@ -78,12 +78,9 @@ def _digamma(x: Handle) -> Handle:
 
 
 def _erfinv(x: Handle) -> Handle:
-    """An approximation, improved by a step of Halley's."""
     w = -tc.log((1.0 - x) * (1.0 + x))
-    tail = tc.sqrt(w) - 3.0
-    guess = x * tc.select(w < 5.0, polynomial(_NEAR, w - 2.5), polynomial(_FAR, tail))
-    error = (tc.erf(guess) - x) * (math.sqrt(math.pi) / 2) * tc.exp(guess * guess)
-    value = guess - error / (guess * error + 1.0)
+    near, far = polynomial(_NEAR, w - 2.5), polynomial(_FAR, tc.sqrt(w) - 3.0)
+    value = x * tc.select(w < 5.0, near, far)
     return tc.select(tc.abs(x) == 1.0, x * math.inf, value)
 
 

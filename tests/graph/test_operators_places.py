@@ -83,6 +83,17 @@ def test_padding_by_the_edge():
     check(aten.replication_pad2d.default, x, [2, 3, 1, 0])
 
 
+def test_reading_without_dimensions():
+    one, zero = torch.tensor(5.0), torch.tensor(0)
+    check(aten.gather.default, one, 0, zero)
+    check(aten.gather.default, one, 0, zero[None])
+    check(aten.gather.default, one[None], 0, zero)
+    check(aten.index_select.default, one, 0, zero)
+    check(aten.index_select.default, one, 0, zero[None])
+    check(aten.index_select.default, torch.randn(2, 3), 1, zero + 2)
+    check(aten.scatter_add.default, one, 0, zero, one)
+
+
 def test_more_reading_and_padding():
     x = torch.randn(3, 4, 5)
     check(aten.take.default, x, torch.tensor([[0, 59], [-1, 7]]))
