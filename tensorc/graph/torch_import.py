@@ -114,6 +114,9 @@ class _Importer:
                 value = self.values.get(by_name[spec.arg.name])
                 if isinstance(value, Value):
                     found.append(value)
+                elif not self.problems.found:
+                    reason = "it comes from what cannot be imported"
+                    self.problems.add(f"result `{spec.arg.name}`", reason, "")
         return tuple(found)
 
     def _node(self, node: Any) -> list[Node]:
