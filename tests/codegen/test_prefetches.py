@@ -91,13 +91,26 @@ def test_a_later_iteration():
     assert indices[0] == "j0 * 1536 + i0 * 528 + k0 * 22 + 4608"
 
 
+def test_a_loop_in_which_nothing_turns_asks_for_itself():
+    func = parse("""
+def f(A: Buffer["f32", 512], B: Buffer["f32", 16, "out"]):
+    for j in range(16, prefetch="A", prefetch_offset=4):
+        B[j] = 0.0
+        for k in unroll(32):
+            B[j] += A[j * 32 + k]
+""")
+    ((loop, indices),) = asking(prefetches(func))
+    assert loop.var.name == "j"
+    assert indices == ["j * 32 + 128", "j * 32 + 144"]
+
+
 REFUSED = {
     "windows overlap": ("A[j * 8 + k]", "for k in range(32):"),
     "another iteration reads the same": ("A[k]", "for k in range(32):"),
     "the place is no sum": ("A[(j * 32 + k) // 2]", "for k in range(32):"),
     "data tell the place": ("A[i64(I[k]) + j * 32]", "for k in range(32):"),
-    "nothing turns": ("A[j * 32 + k]", "for k in unroll(32):"),
     "too much for one turn": ("A[j * 4096 + k * 2048]", "for k in range(2):"),
+    "too much for the loop itself": ("A[j * 4096 + k * 64]", "for k in unroll(32):"),
 }
 
 

@@ -10,8 +10,8 @@ of a loop within it, so that the requests are spread over its time.
                                                           C[...] += ...
 
 With `prefetch_offset=n` the request is for the n-th iteration from here. Where what an iteration
-reads is no block that moves on with the loop's variable, or nothing within it turns often enough,
-there is no request.
+reads is no block that moves on with the loop's variable, or is too much for the turns that there
+are, there is no request.
 """
 
 from __future__ import annotations
@@ -75,27 +75,25 @@ def _requests(loop: For) -> Iterator[tuple[For, tuple[Prefetch, ...]]]:
     if block is None:
         return
     width = block.buffer.dtype.bytes
-    for depth in range(max((len(p) for p in block.paths), default=0), 0, -1):
-        sites = list(dict.fromkeys(path[:depth] for path in block.paths if path))
+    # Where nothing turns within the loop, its own turns ask, for a whole block each.
+    longest = max(map(len, block.paths))
+    for depth in range(longest, min(longest, 1) - 1, -1):
+        sites = list(dict.fromkeys(path[:depth] for path in block.paths if len(path) >= depth))
         turns = sum(prod(map(_extent, path)) for path in sites)
         part = ceil(block.size / turns)
-        if part * width >= FEWEST_BYTES or depth == 1:
+        if part * width >= FEWEST_BYTES:
             break
-    else:
-        return
     lines = ceil(part * width / LINE)
     if lines > MOST_LINES:
         return
     before = 0
     for path in sites:
         start = block.start.plus(_turn(path), part).plus(_number(part * before), 1)
-        yield (
-            path[-1],
-            tuple(
-                Prefetch(block.buffer, (start.plus(_number(line * LINE // width), 1).expr(),))
-                for line in range(lines)
-            ),
+        requests = (
+            Prefetch(block.buffer, (start.plus(_number(line * LINE // width), 1).expr(),))
+            for line in range(lines)
         )
+        yield (path[-1] if path else loop), tuple(requests)
         before += prod(map(_extent, path))
 
 

@@ -206,8 +206,11 @@ def _product(
     last written out), and the lanes."""
     lanes = facts.target.lanes(32)
     axis, reduction = stage.spatial[-1], stage.reduction[0]
-    widths = vector_widths(axis.extent, lanes)
-    wanted = 2 * lanes if rows * 2 + 3 <= facts.target.vector_registers else lanes
+    registers = facts.target.vector_registers
+    widths = tuple(
+        n for n in vector_widths(axis.extent, lanes) if rows * -(-n // lanes) <= registers
+    )
+    wanted = 2 * lanes if rows * 2 + 3 <= registers else lanes
     width = yield Choice("width", stage.name, widths, nearest(widths, wanted), ("w", axis.extent))
     assert isinstance(width, int)
     tile, lane = plan.split(axis.name, width)

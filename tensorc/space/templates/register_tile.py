@@ -25,11 +25,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The anchor's loops after tiling, outermost first."""
+    """The anchor's loops after tiling, outermost first. A tile has several vectors of `width` side
+    by side, or one if that is 0."""
 
     outer: list[str]
     rows: list[str]
     vector: str
+    width: int = 0
 
 
 def link(anchor: StageFacts, after: tuple[StageFacts, ...]) -> Operand | None:
@@ -79,17 +81,17 @@ def finish(plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str])
     if read is not None and _whole_rows(found.after[-1], read, dim):
         plan.reverse_compute_at(found.after[-1].name, tile)
         plan.set_scope(buffer, "register")
-        _vectorize_stage(plan, found.after[-1], read, dim)
+        _vectorize_stage(plan, found.after[-1], read, dim, loops.width)
     else:
         _, out = plan.cache_write(anchor.name, buffer, tile, rank, fill=True)
-        _lanes_last(plan, out, dim)
+        _lanes_last(plan, out, dim, loops.width)
         if found.after:
             plan.reverse_compute_at(found.after[-1].name, tile)
-            plan.vectorize(found.after[-1].axes[-1].name)
+            _in_vectors(plan, found.after[-1].axes[-1].name, loops.width)
             if rank > 1 and dim != rank - 1:
                 plan.transform_layout(buffer, last)
         buffer = f"{buffer}.acc"
-    _lanes_last(plan, fills, dim)
+    _lanes_last(plan, fills, dim, loops.width)
     if rank > 1 and dim != rank - 1:
         plan.transform_layout(buffer, last)
 
@@ -106,16 +108,23 @@ def _whole_rows(stage: StageFacts, operand: Operand, dim: int) -> bool:
     return lane in (None, last) or not contiguous
 
 
-def _lanes_last(plan: Plan, names: list[str], dim: int) -> None:
+def _lanes_last(plan: Plan, names: list[str], dim: int, width: int) -> None:
     """Of the loops over a tile's dimensions: one the vector, the others written out."""
     order = [n for d, n in enumerate(names) if d != dim] + [names[dim]]
     plan.reorder(*order)
     for name in order[:-1]:
         plan.unroll(name)
-    plan.vectorize(order[-1])
+    _in_vectors(plan, order[-1], width)
 
 
-def _vectorize_stage(plan: Plan, stage: StageFacts, operand: Operand, dim: int) -> None:
+def _in_vectors(plan: Plan, lane: str, width: int) -> None:
+    if width:
+        outer, lane = plan.split(lane, width)
+        plan.unroll(outer)
+    plan.vectorize(lane)
+
+
+def _vectorize_stage(plan: Plan, stage: StageFacts, operand: Operand, dim: int, width: int) -> None:
     """The same for a stage that reads the tile: its axis along the tile's vector dimension."""
     names = [a.name for a in stage.axes]
     lane = next((n for n, dims in zip(names, operand.dims, strict=True) if dim in dims), None)
@@ -125,4 +134,4 @@ def _vectorize_stage(plan: Plan, stage: StageFacts, operand: Operand, dim: int) 
     plan.reorder(*order)
     for name in order[:-1]:
         plan.unroll(name)
-    plan.vectorize(lane)
+    _in_vectors(plan, lane, width)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from tensorc.schedule.facts import Axis, Facts, StageFacts
+from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
 from tensorc.space.templates.common import (
@@ -36,7 +36,31 @@ def applies(facts: Facts) -> bool:
     reduces = any(s.reduces and s.fill is not None for s in facts.stages)
     plain = all(s.fill is not None for s in facts.stages if s.reduces)
     whole = all(a.extent > 0 for s in facts.stages for a in s.axes)
-    return reduces and plain and whole and not facts.symbolic
+    used = all(_used(facts, stage) for stage in facts.stages[:-1])
+    return reduces and plain and whole and used and not facts.symbolic
+
+
+def _used(facts: Facts, stage: StageFacts) -> bool:
+    """Whether some later stage reads all that one makes, which can then move to where it does."""
+    made = stage.result.buffer
+    reads = [(s, o) for s in facts.stages for o in s.operands if o.buffer == made and s != stage]
+    return not reads or any(_covers(reader, operand) for reader, operand in reads)
+
+
+def _covers(stage: StageFacts, operand: Operand) -> bool:
+    """Whether the axes run through every element of the operand's buffer."""
+    step = 1
+    for dim in reversed(range(len(operand.shape))):
+        reach = 1
+        for axis, dims, stride in zip(stage.axes, operand.dims, operand.strides, strict=True):
+            if dim in dims:
+                if len(dims) > 1 or stride is None:
+                    return False
+                reach += abs(stride) // step * (axis.extent - 1)
+        if reach < operand.shape[dim]:
+            return False
+        step *= operand.shape[dim]
+    return True
 
 
 def rowwise(facts: Facts) -> Template:

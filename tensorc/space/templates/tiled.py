@@ -31,6 +31,9 @@ from tensorc.space.templates.register_tile import Loops, Task, finish, link
 SHORT_RUN = 16
 """A contiguous run shorter than this is not worth lanes of its own."""
 
+PARTS = 4
+"""Vectors side by side in a tile of one row."""
+
 MOST_UNROLLED = 96
 """Multiply-adds written out in the innermost body: enough to hide the loop around them."""
 
@@ -128,10 +131,12 @@ def _outer_loops(
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """An axis cut in two: `outer` tiles of `inner` iterations, and whether a guard is needed."""
+    """An axis cut in two: `outer` tiles of `inner` iterations; that of the vector in three, with
+    `parts` vectors side by side."""
 
     outer: int
     inner: int
+    parts: int = 1
 
 
 def _vector_axis(facts: Facts, anchor: StageFacts) -> Choice:
@@ -181,7 +186,9 @@ def _tiles(
     assert isinstance(width, int)
     vectors = -(-width // lanes)
     budget = (target.vector_registers - vectors - 1) // vectors
-    tiles = {vector: Tile(-(-extent // width), width)}
+    parts = yield from _parts(anchor, vector, width, budget)
+    vectors, budget = vectors * parts, budget // parts
+    tiles = {vector: Tile(-(-extent // (width * parts)), width, parts)}
     left = budget
     for axis in _row_axes(anchor, vector):
         options = tile_options(axis.extent, left)
@@ -202,6 +209,24 @@ def _tiles(
         tiles[axis.name] = Tile(-(-axis.extent // part), part)
         body *= part
     return tiles
+
+
+def _parts(
+    anchor: StageFacts, vector: str, width: int, budget: int
+) -> Generator[Choice, Value, int]:
+    """How many vectors lie side by side in a tile.
+
+    Where no other axis gives rows, they hide the latency of sums; and each reads weights of a panel
+    of its own: the hardware fetches several streams ahead faster than one.
+    """
+    extent = extent_of(anchor.axes, vector)
+    options = tuple(n for n in (1, 2, 4, 8) if n == 1 or (n <= budget and n * width <= extent))
+    alone = all(a.extent == 1 for a in anchor.spatial if a.name != vector)
+    parts = yield Choice(
+        "parts", vector, options, nearest(options, PARTS if alone else 1), ("parts", width, budget)
+    )
+    assert isinstance(parts, int)
+    return parts
 
 
 def _slides(anchor: StageFacts, reduction: Axis) -> bool:
@@ -249,10 +274,14 @@ def _tile_anchor(
     """Split and reorder the anchor: outer tiles, reduction, unrolled reduction, rows, vector."""
     outer: dict[str, str] = {}
     inner: dict[str, str] = {}
+    parts: list[str] = []
     for axis in anchor.axes:
         tile = tiles.get(axis.name, Tile(1, axis.extent))
         if axis.extent == 1:
             outer[axis.name] = axis.name
+        elif tile.parts > 1:
+            outer[axis.name], part, inner[axis.name] = plan.split(axis.name, tile.parts, tile.inner)
+            parts.append(part)
         elif tile.outer == 1 and axis.name != vector:
             inner[axis.name] = axis.name
         elif tile.inner == 1:
@@ -264,10 +293,13 @@ def _tile_anchor(
     reduction = [outer[a.name] for a in anchor.reduction if a.name in outer]
     unrolled = [inner[a.name] for a in anchor.reduction if a.name in inner]
     rows = [inner[a.name] for a in anchor.spatial if a.name in inner and a.name != vector]
+    rows += parts
     lane = inner.get(vector, outer[vector])
     plan.reorder(*single, *tile_loops, *reduction, *unrolled, *rows, lane)
     panels.pack(plan, anchor, packed, outer[vector], [*reduction, *unrolled, lane])
     for name in (*unrolled, *rows):
         plan.unroll(name)
     plan.vectorize(lane)
-    return Loops([*single, *tile_loops], rows, lane)
+    tile = tiles[vector]
+    width = tile.inner if tile.parts > 1 else 0
+    return Loops([*single, *tile_loops], rows, lane, width)

@@ -34,7 +34,8 @@ def prefetched(
     panels = _panelled(anchor, vector)
     if not panels:
         return
-    wanted = "ahead" if streamed(anchor, vector) else "none"
+    # One row alone reads its panels as fast as the hardware fetches them by itself.
+    wanted = "ahead" if streamed(anchor, vector) and _uses(anchor, vector) > 1 else "none"
     chosen = yield Choice("prefetch", anchor.name, ("none", "ahead"), wanted, ("prefetch", offset))
     if chosen == "ahead":
         plan.prefetch(loop, panels[0][0].buffer, offset)
