@@ -12,11 +12,11 @@ BIN := .venv/bin
 STAMP := .venv/installed
 # torch 2.13.0 by its exact version, so that a CPU build that pip knows of wins over a newer release.
 TORCH := torch==2.13.0
-EXTRAS := cli,testing,torch,docs,dev
+EXTRAS := cli,testing,torch,onnx,peers,docs,dev
 WORKERS ?= 2
 PROFILE ?= ci
 # What others are measured against comes first.
-BENCHES := peak matmul conv streams vecmath call_overhead parallel levels compile_time resnet50
+BENCHES := peak matmul conv streams vecmath call_overhead parallel levels compile_time resnet50 workloads networks
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
@@ -58,7 +58,7 @@ pytest: $(STAMP)  ## the tests alone; PYTEST_ARGS adds arguments
 demo: $(STAMP)  ## ResNet-50 from torch.export to machine code, compared with torch
 	$(BIN)/tensorc run resnet50 --compare torch
 
-bench: $(STAMP)  ## every script in bench/ that measures, about ten minutes on a quiet machine
+bench: $(STAMP)  ## every script in bench/ that measures, about half an hour on a quiet machine
 	failed=; for script in $(BENCHES); do echo; echo "== $$script"; \
 	$(BIN)/python -m bench.$$script || failed="$$failed $$script"; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
