@@ -86,7 +86,7 @@ def partition(graph: Graph, groups: Sequence[Group]) -> Partition:
         if structure not in lowered:
             lowered[structure] = lower(group, graph.constants.__contains__)
         number = numbers.setdefault(lowered[structure], len(numbers))
-        where = next(n.where for n in group.nodes if n.outputs[0] in group.outputs)
+        where = next(n.where for n in group.nodes if set(n.outputs) & set(group.outputs))
         calls.append(
             Call(number, (*group.inputs, *group.outputs), group.outputs, group.label, where)
         )
