@@ -193,11 +193,14 @@ def _small(stages: Mapping[Any, int], partial: bool) -> list[Any]:
 
 def _worth(node: Any) -> int:
     name = known(node)
-    found = None if name is None else find(name)
+    if name is None or getattr(node.target, "is_view", False):
+        return 0
+    found = find(name)
     match None if found is None else found.kind:
-        case None | Kind.VIEW:
+        case Kind.VIEW:
             return 0
-        case Kind.ANCHOR | Kind.ROWS:
+        case None | Kind.ANCHOR | Kind.ROWS:
+            # What is not in the table stands for several operators that are.
             return LEAST_WORTH
         case _:
             return 1

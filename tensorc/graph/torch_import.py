@@ -271,7 +271,7 @@ def refusals(program: Any) -> dict[Any, Mapping[tuple[str, str], Any]]:
         importer._node(node)
         if importer.problems.found:
             found[node] = importer.problems.found
-        elif node.op == "call_function" and node.users and node not in importer.values:
+        elif node.op == "call_function" and not importer.values.keys() >= {*node.all_input_nodes}:
             reason = "it takes what cannot be imported"
             found[node] = {(op_name(node.target), reason): 1}
     return found

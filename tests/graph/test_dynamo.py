@@ -311,6 +311,17 @@ def test_what_is_not_known_runs_in_torch_between_compiled_parts(networks):
     assert ["addmm + relu" in [t.label for t in n.tasks] for n in networks] == [True, False]
 
 
+def test_what_takes_a_complex_number_runs_in_torch(networks):
+    def function(x):
+        return torch.fft.fft(first(x)).abs() @ x.T
+
+    first = nn.Linear(6, 6).requires_grad_(False)
+    with pytest.warns(EagerFallbackWarning, match="it takes what cannot be imported") as caught:
+        assert_equal_to_eager(function, torch.randn(3, 6))
+    assert len([one for one in caught if one.category is EagerFallbackWarning]) == 1
+    assert [[task.label for task in n.tasks] for n in networks] == [["addmm"], ["mm"]]
+
+
 def test_a_part_that_is_too_small_runs_in_torch(networks):
     def function(x):
         return odd(odd(x) * 2.0)
