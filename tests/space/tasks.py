@@ -208,6 +208,7 @@ TASKS: dict[str, Callable[[], Func]] = {
     "depthwise": lambda: depthwise(6, 9),
     "depthwise_stride": lambda: depthwise(5, 10, step=2, pad=1),
     "attention": lambda: attention(2, 8, 20, 12),
+    "attention_blocks": lambda: attention(2, 48, 9, 5),
     "attention_groups": lambda: attention(4, 6, 5, 3, groups=2),
     "depthwise_wide": lambda: depthwise(2, 37, taps=5, pad=2),
 }

@@ -124,7 +124,7 @@ def attention(facts: Facts) -> Template:
         plan.compute_at(stage.name, block.loop)
         if stage.reduces:
             plan.compute_at(stage.fill or "", block.loop)
-    yield from _scores(facts, plan, found, block, fills[found.scores.name])
+    yield from _scores(facts, plan, found, block, rows, fills[found.scores.name])
     for stage in found.before:
         if block.batch:
             plan.compute_at(stage.name, block.batch[-1])
@@ -178,12 +178,11 @@ def _values(
 
 
 def _scores(
-    facts: Facts, plan: Plan, found: Attention, block: Block, fills: list[str]
+    facts: Facts, plan: Plan, found: Attention, block: Block, rows: int, fills: list[str]
 ) -> Generator[Choice, Value, None]:
     """The first product in tiles of registers, within a block of rows."""
     stage = found.scores
     *batch, inner = [a.name for a in stage.spatial[:-1]]
-    rows = stage.spatial[-2].extent
     tile, depth, lane = yield from _product(facts, plan, stage, rows)
     plan.reorder(*batch, *tile, *depth, inner, lane)
     pack = _across(stage)
