@@ -33,6 +33,7 @@ Work is done in child processes, of which a crash ends one.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -67,6 +68,12 @@ class Line:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    outcome: str
+    samples: int
+
+
 class Child:
     """A process that judges samples."""
 
@@ -80,12 +87,13 @@ class Child:
         self.errors = Path(name)
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=descriptor,
-            text=True, env=environment,
+            env=environment,
         )  # fmt: skip
         os.close(descriptor)
         self.selector = selectors.DefaultSelector()
         assert self.process.stdout is not None
-        self.selector.register(self.process.stdout, selectors.EVENT_READ)
+        self.output, self.unread = self.process.stdout.fileno(), b""
+        self.selector.register(self.output, selectors.EVENT_READ)
         first = self.line(START_SECONDS)
         if first is None:
             raise SystemExit(f"the child process does not start:\n{self.end()}")
@@ -93,20 +101,28 @@ class Child:
 
     def order(self, **what: Any) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(what) + "\n")
+        self.process.stdin.write(json.dumps(what).encode() + b"\n")
         self.process.stdin.flush()
 
     def line(self, seconds: float) -> dict[str, Any] | None:
         """The next line; None when the process has ended or is silent for too long."""
-        if not self.selector.select(seconds):
-            return None
-        assert self.process.stdout is not None
-        text = self.process.stdout.readline()
-        return json.loads(text) if text.endswith("\n") else None
+        while b"\n" not in self.unread:
+            if not self.selector.select(seconds):
+                return None
+            more = os.read(self.output, 1 << 16)
+            if not more:
+                return None
+            self.unread += more
+        text, _, self.unread = self.unread.partition(b"\n")
+        found: dict[str, Any] = json.loads(text)
+        return found
 
     def end(self) -> str:
         """End the process; why it did, if it ended by itself."""
-        alive = self.process.poll() is None and bool(self.selector.select(0)) is False
+        # A process that has closed its output is about to end.
+        alive = not self.selector.select(0)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(0 if alive else 10)
         self.process.kill()
         code = self.process.wait()
         last = [line for line in self.errors.read_text().splitlines() if line.strip()][-1:]
@@ -196,21 +212,31 @@ def read_log(log: Path) -> list[Line]:
 
 
 def find(options: argparse.Namespace) -> None:
-    """Write the list of the operators that count, with their numbers of samples."""
+    """Write the list of the operators that count, with their numbers of samples.
+
+    What has been found is kept beside the log, so that a search goes on where it stopped.
+    """
+    kept = Path(options.log).with_name("list.jsonl")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    if options.fresh:
+        kept.unlink(missing_ok=True)
+    lines = kept.read_text().splitlines() if kept.exists() else []
+    found = {line["operator"]: line for line in map(json.loads, lines)}
     cache = Path(options.log).with_suffix(".cache")
     child = Child("none", cache)
-    found = []
-    for name in (one for one in child.operators if re.search(options.only, one)):
+    for name in (one for one in child.operators if one not in found):
         child.order(operator=name, find=True)
         line = child.line(10 * options.seconds)
         if line is None:
-            print(f"{name}: {child.end()}", file=sys.stderr)
+            line = {"operator": name, "counts": False, "samples": 0, "reason": child.end()}
             child = Child("none", cache)
-        elif line["counts"]:
-            found.append(f"{name} {line['samples']}\n")
+        found[name] = line
+        with kept.open("a") as file:
+            file.write(json.dumps(line) + "\n")
     child.end()
-    LIST.write_text("".join(sorted(found)))
-    print(f"{len(found)} operators in {LIST.name}")
+    counting = sorted(name for name, line in found.items() if line["counts"])
+    LIST.write_text("".join(f"{name} {found[name]['samples']}\n" for name in counting))
+    print(f"{len(counting)} operators in {LIST.name}")
 
 
 def listed(pattern: str) -> dict[str, int]:
@@ -230,7 +256,7 @@ def figures(operators: dict[str, int], lines: list[Line]) -> dict[str, Any]:
         by_operator[line.operator][line.outcome] += 1
         if line.outcome != "passed":
             texts = dict.fromkeys(re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "N", r) for r in line.reasons)
-            reasons[line.outcome].update(texts)
+            reasons[line.outcome].update(list(texts))
     total = Counter(line.outcome for line in mine)
     counted = sum(total[outcome] for outcome in COUNTED)
     whole = [c for c in by_operator.values() if any(c[outcome] for outcome in COUNTED)]
@@ -249,8 +275,7 @@ def figures(operators: dict[str, int], lines: list[Line]) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any], most: int) -> None:
-    rows = [[outcome, str(found[outcome])] for outcome in OUTCOMES]
-    print(table(["outcome", "samples"], rows))
+    print(table([Row(outcome, found[outcome]) for outcome in OUTCOMES]))
     print(
         f"{found['judged']} of {found['samples']} samples of {found['operators']} operators;"
         f" {100 * found['passed_share']:.1f} % of those counted passed;"

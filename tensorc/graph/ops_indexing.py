@@ -22,6 +22,7 @@ from tensorc.graph.elements import (
     handle,
     minus,
     number,
+    plus,
     quotient,
     regrouped,
     within,
@@ -74,12 +75,17 @@ def _other(shape: Sequence[int], along: int) -> tuple[int, ...]:
     return (*shape[:along], *shape[along + 1 :])
 
 
+def sides(pad: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
+    """The amounts before and behind each dimension, of a list that begins with the last one."""
+    low, high = [0] * rank, [0] * rank
+    for position in range(len(pad) // 2):
+        low[-1 - position], high[-1 - position] = pad[2 * position : 2 * position + 2]
+    return low, high
+
+
 @operator("constant_pad_nd", kind=Kind.PAD)
 def constant_pad_nd(self: Operand, pad: tuple[int, ...], value: Number = 0) -> Operand:
-    low = [0] * self.rank
-    high = [0] * self.rank
-    for position in range(len(pad) // 2):
-        low[-1 - position], high[-1 - position] = pad[2 * position], pad[2 * position + 1]
+    low, high = sides(pad, self.rank)
     shape = tuple(n + a + b for n, a, b in zip(self.shape, low, high, strict=True))
     if min(shape, default=0) < 0:
         raise RefusedError(f"pad {list(pad)} of {list(self.shape)}")
@@ -118,9 +124,7 @@ def replication_pad(self: Operand, padding: tuple[int, ...]) -> Operand:
 def _edge_padded(
     self: Operand, padding: tuple[int, ...], place: Callable[[Index, int], Handle]
 ) -> Operand:
-    low, high = [0] * self.rank, [0] * self.rank
-    for position in range(len(padding) // 2):
-        low[-1 - position], high[-1 - position] = padding[2 * position : 2 * position + 2]
+    low, high = sides(padding, self.rank)
     shape = tuple(n + a + b for n, a, b in zip(self.shape, low, high, strict=True))
     if min(shape, default=0) < 0:
         raise RefusedError(f"padding {list(padding)} of {list(self.shape)}")
@@ -135,13 +139,24 @@ def _edge_padded(
     return Operand(shape, self.dtype, element)
 
 
-def _wrapped(index: Index, extent: int) -> Handle:
-    return handle(index) % extent
-
-
 @operator("_pad_circular", kind=Kind.MAP)
 def circular_pad(self: Operand, pad: tuple[int, ...]) -> Operand:
-    return _edge_padded(self, pad, _wrapped)
+    """By what is left after negative amounts are cut off, over and over."""
+    low, high = sides(pad, self.rank)
+    shape = tuple(n + a + b for n, a, b in zip(self.shape, low, high, strict=True))
+    cut = tuple(max(-a, 0) for a in low)
+    left = tuple(n + min(a, 0) + min(b, 0) for n, a, b in zip(self.shape, low, high, strict=True))
+    if min(shape, default=0) < 0 or any(n <= 0 < out for n, out in zip(left, shape, strict=True)):
+        raise RefusedError(f"padding {list(pad)} of {list(self.shape)}")
+
+    def element(*i: Handle) -> Handle:
+        own = (
+            plus(handle(minus(j, max(a, 0))) % n, c) if a or b else j
+            for j, n, a, b, c in zip(i, left, low, high, cut, strict=True)
+        )
+        return self[tuple(own)]
+
+    return Operand(shape, self.dtype, element)
 
 
 @operator("embedding", kind=Kind.MAP)

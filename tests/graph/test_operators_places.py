@@ -97,7 +97,8 @@ def test_reading_without_dimensions():
 def test_more_reading_and_padding():
     x = torch.randn(3, 4, 5)
     check(aten.take.default, x, torch.tensor([[0, 59], [-1, 7]]))
-    check(aten._pad_circular.default, x, [1, 2, 2, 1])
+    for pad in ([1, 2, 2, 1], [-1, 1, -2, 1], [2, -1], [3, 0, 0, 4], [-1, -1]):
+        check(aten._pad_circular.default, x, pad)
     check(aten.diagonal_scatter.default, torch.randn(4, 5), torch.randn(4), 1)
     check(aten.diagonal_scatter.default, x, torch.randn(3, 3), -1, 1, 2)
 
