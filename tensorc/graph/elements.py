@@ -70,6 +70,9 @@ class RefusedError(TensorcError):
 def operand(tensor: Tensor) -> Operand:
     """The elements of a tensor of tensor expressions."""
     shape = tuple(extent for extent in tensor.shape if isinstance(extent, int))
+    if 0 in shape:
+        # It has no element, and no index is right: what reads one is never run.
+        return Operand(shape, tensor.dtype, lambda *_: number(0, tensor.dtype))
     return Operand(shape, tensor.dtype, lambda *i: tensor[i])
 
 

@@ -175,6 +175,16 @@ def test_writing_at_indices(accumulate):
     check(aten.put.default, x, torch.tensor([0, 5, 11]), torch.randn(3), accumulate)
 
 
+def test_nothing_is_read_from_and_written_to_nothing():
+    nothing, nowhere = torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64)
+    check(aten.take.default, nothing, nowhere)
+    check(aten.put.default, nothing, nowhere, torch.zeros(0))
+    check(aten.put.default, torch.ones(2), nowhere, torch.zeros(0))
+    check(aten.index_select.default, nothing, 0, nowhere)
+    check(aten.index_put.default, torch.ones(2, 3), [nowhere], torch.zeros(0, 3))
+    check(aten.masked_scatter.default, nothing, nothing > 0, torch.zeros(0))
+
+
 def test_equal_places_add_up_and_the_last_write_stays():
     x, index = torch.zeros(3), torch.tensor([1, 1, 0, 1])
     values = torch.tensor([1.0, 2.0, 4.0, 8.0])
