@@ -111,9 +111,13 @@ def _settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
 
 @cache
 def _decompositions() -> Mapping[Any, Any]:
+    """Torch's, but for attention, which is imported whole."""
+    import torch
     from torch._decomp import core_aten_decompositions
 
-    return core_aten_decompositions()  # type: ignore[no-any-return]
+    found = dict(core_aten_decompositions())
+    del found[torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default]
+    return found
 
 
 def _gives_gradients(module: Any) -> bool:

@@ -37,11 +37,11 @@ def in_parts(name: str, module: Any, settings: Settings) -> Parts:
     """
     from torch.fx.passes.split_module import split_module
 
-    if any(_is_random(node) for node in module.graph.nodes):
-        return Parts(None, (_RANDOM,))
     own = _lifted(module)
     _shorten_paths(module)
     eager, problems = _unsupported(module)
+    if any(_is_random(node) for node in eager):
+        return Parts(None, (_RANDOM,))
     aliases = _aliases(module)
     stages = _stages(module, eager | aliases)
     for node in _small(stages, partial=bool(eager)):
@@ -178,7 +178,18 @@ def _stages(module: Any, eager: set[Any]) -> dict[Any, int]:
         least = max((stages[one] for one in node.all_input_nodes if one in stages), default=0)
         part_of_result = node.target is operator.getitem and node.args[0] in stages
         stages[node] = least if part_of_result else least + (least % 2 != (node in eager))
+    for node in reversed(stages):
+        users = [stages[user] for user in node.users if user in stages]
+        if _is_view(node) and node not in eager and 0 < len(users) == len(node.users):
+            # Where it is used it is no copy.
+            stages[node] = min(users)
     return stages
+
+
+def _is_view(node: Any) -> bool:
+    """Whether a node gives one view."""
+    several = isinstance(node.meta.get("val"), tuple | list)
+    return getattr(node.target, "is_view", False) and not several
 
 
 def _small(stages: Mapping[Any, int], partial: bool) -> list[Any]:
@@ -193,7 +204,7 @@ def _small(stages: Mapping[Any, int], partial: bool) -> list[Any]:
 
 def _worth(node: Any) -> int:
     name = known(node)
-    if name is None or getattr(node.target, "is_view", False):
+    if name is None or _is_view(node):
         return 0
     found = find(name)
     match None if found is None else found.kind:
