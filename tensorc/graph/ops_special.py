@@ -84,6 +84,24 @@ def _erfinv(x: Handle) -> Handle:
     return tc.select(tc.abs(x) == 1.0, x * math.inf, value)
 
 
+# The power series of the modified Bessel function of order 0, and its asymptotic one (Abramowitz
+# and Stegun, 1964, 9.6.12 and 9.7.1), each from the highest power; they meet at 15.
+_MEET = 15.0
+_SERIES = tuple(1 / math.factorial(k) ** 2 for k in range(40, -1, -1))
+_FADING = tuple(
+    math.prod((2 * n - 1) ** 2 / (8 * n) for n in range(1, k + 1)) for k in range(8, -1, -1)
+)
+
+
+def _bessel(x: Handle) -> Handle:
+    size = tc.abs(x)
+    kept = tc.minimum(size, number(_MEET, x.dtype))
+    near = polynomial(_SERIES, kept * kept * 0.25)
+    far = tc.exp(size) * tc.rsqrt(size * (2 * math.pi)) * polynomial(_FADING, 1.0 / size)
+    return tc.select(size > _MEET, far, near)
+
+
+operator("i0", kind=Kind.POINTWISE, costly=True)(_special(_bessel))
 operator("lgamma", kind=Kind.POINTWISE, costly=True)(_special(_log_gamma))
 operator("digamma", kind=Kind.POINTWISE, costly=True)(_special(_digamma))
 operator("erfinv", kind=Kind.POINTWISE, costly=True)(_special(_erfinv))

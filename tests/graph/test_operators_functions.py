@@ -119,11 +119,12 @@ def test_special_functions(dtype):
     x = x.to(dtype) if dtype.is_floating_point else x[:49].to(dtype)
     check(aten.lgamma.default, x)
     check(aten.digamma.default, x, scale=8)
+    check(aten.i0.default, x, scale=8)
     check(aten.erfinv.default, x / 10 if dtype.is_floating_point else x)
     check(aten.erfinv.default, torch.tensor([1 - 2**-24, -0.99999, 1e-30, -1.0]))
 
 
-@pytest.mark.parametrize("name", ["lgamma", "digamma", "erfinv"])
+@pytest.mark.parametrize("name", ["lgamma", "digamma", "erfinv", "i0"])
 def test_special_functions_are_refused_where_they_are_not_accurate(name):
     with pytest.raises(RefusedError, match="of f64"):
         check(getattr(aten, name).default, torch.ones(2).double())
