@@ -55,7 +55,7 @@ def examples_by_name(names: Sequence[str], positional: Any, keywords: Any) -> di
             )
     found = dict(zip(names, positional, strict=False))
     for name, example in keywords.items():
-        if name in found:
+        if found.get(name) is not None:
             raise ArgumentError("example_keywords", f"{name!r} is among the example inputs, too")
         found[name] = example
     return {name: as_array(one, name) for name, one in found.items() if one is not None}

@@ -25,6 +25,7 @@ from tensorc.graph.onnx_schemas import (
     attributes_for,
     body_opsets,
     check_arity,
+    check_types,
     function_body,
     resolved,
     schema_of,
@@ -212,14 +213,15 @@ class Importer:
         schema = schema_of(node.op_type, opset, site.domain)
         check_arity(schema, node.input, node.output)
         attributes = attributes_for(schema, site.attributes)
+        if site.op in RANDOM:
+            raise RefusedError("its results are random")
         build = find(site.domain, node.op_type, schema.since_version)
         function = schema.has_function or schema.has_context_dependent_function
         if build is None and not function and site.op not in CONTROL and site.known() is None:
             raise RefusedError(f"no such operator (version {schema.since_version})")
         if site.broken:
             return []
-        if site.op in RANDOM:
-            raise RefusedError("its results are random")
+        check_types(schema, [_type_name(entry) for entry in site.entries])
         if site.op in CONTROL:
             # What ONNX's evaluator makes of loops is not always right; ours folds node by node.
             return CONTROL[site.op](self, site)
@@ -344,6 +346,14 @@ def _with_values(node: Node, stands: Mapping[Value, Value]) -> Node:
 
     arguments = tuple((name, map_values(one, current)) for name, one in node.arguments)
     return dataclasses.replace(node, arguments=arguments, outputs=tuple(map(current, node.outputs)))
+
+
+def _type_name(entry: Entry) -> str | None:
+    """The name that ONNX's definitions have for the type of a tensor, None where there is none."""
+    if isinstance(entry, Value):
+        return f"tensor({element_name(element_number(entry.dtype))})"
+    dtype = dtype_of(entry) if isinstance(entry, np.ndarray) else None
+    return None if dtype is None else f"tensor({element_name(element_number(dtype))})"
 
 
 def _unsupported(entry: Value | Array) -> str:

@@ -123,32 +123,37 @@ def _transposed(call: Call) -> Value:
     ]
     low, high = _cut(call, source.shape[2:], stride, whole)
     even = low == high and all(0 <= p < r for p, r in zip(low, reach, strict=True))
+    within = min(*low, *high) >= 0
     result = emit(
-        "convolution", self=source, weight=weight, bias=bias, stride=tuple(stride),
-        padding=tuple(low) if even else (0,) * rank, dilation=tuple(dilation), transposed=True,
-        output_padding=tuple(extra), groups=groups,
+        "convolution", self=source, weight=weight, bias=bias if within else None,
+        stride=tuple(stride), padding=tuple(low) if even else (0,) * rank,
+        dilation=tuple(dilation), transposed=True, output_padding=tuple(extra), groups=groups,
     )  # fmt: skip
     if even:
         return result
-    if min(*low, *high) < 0:
-        raise RefusedError(f"an output larger than {whole}, in which nothing is defined")
     pad = [-p for pair in zip(reversed(low), reversed(high), strict=True) for p in pair]
-    return emit("constant_pad_nd", self=result, pad=tuple(pad))
+    result = emit("constant_pad_nd", self=result, pad=tuple(pad))
+    if within or bias is None:
+        return result
+    column = reshaped(emit, bias, (*bias.shape, *(1,) * rank))
+    return emit("add", self=result, other=column)
 
 
 def _cut(
     call: Call, extents: Sequence[int], stride: Sequence[int], whole: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """What is cut off the whole result, before and after each dimension."""
+    """What is cut off the whole result, before and after each dimension; less than 0 is added."""
     attributes, rank = call.attributes, len(extents)
     automatic, asked = attributes["auto_pad"], attributes.get("output_shape")
     if asked is not None or automatic in ("SAME_UPPER", "SAME_LOWER"):
         if asked is None:
             asked = [n * s for n, s in zip(extents, stride, strict=True)]
         totals = [w - n for w, n in zip(whole, list(asked)[-rank:], strict=True)]
-        # As much as possible comes off the end for SAME_UPPER, off the beginning otherwise.
-        smaller, larger = [t // 2 for t in totals], [t - t // 2 for t in totals]
-        return (smaller, larger) if automatic == "SAME_UPPER" else (larger, smaller)
+        # The larger half comes off the end for SAME_UPPER, off the beginning otherwise. What is
+        # missing is added at the end.
+        less = 0 if automatic == "SAME_UPPER" else 1
+        low = [(max(t, 0) + less) // 2 for t in totals]
+        return low, [t - p for t, p in zip(totals, low, strict=True)]
     if automatic == "VALID":
         return [0] * rank, [0] * rank
     pads = list(attributes.get("pads", (0,) * (2 * rank)))

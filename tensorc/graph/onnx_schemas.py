@@ -62,6 +62,24 @@ def check_arity(schema: Any, inputs: Sequence[object], outputs: Sequence[object]
             raise RefusedError(f"{len(given)} {what}, expected {legal}")
 
 
+def check_types(schema: Any, given: Sequence[str | None]) -> None:
+    """Raises RefusedError for operands of types that the operator's version does not take.
+
+    `given` are names of types, None for one that is left out or that has no name here.
+    """
+    named: dict[str, str] = {}
+    for position, kind in enumerate(given):
+        # The last parameter stands for all that follow.
+        formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+        if kind is None:
+            continue
+        if kind not in formal.types:
+            raise RefusedError(f"input {position} of type {kind}")
+        if formal.is_homogeneous and named.setdefault(formal.type_str, kind) != kind:
+            first = named[formal.type_str]
+            raise RefusedError(f"inputs of types {first} and {kind}, which should be the same")
+
+
 def resolved(attributes: Iterable[Any], outer: Attributes) -> dict[str, Any]:
     """A node's attributes by name; those that refer to a function's stand for what it was given."""
     found = {}

@@ -7,7 +7,6 @@ tensor's bytes are used in place, whether they lie in the model or in a file bes
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -86,6 +85,8 @@ def array_of(tensor: Any, folder: Path | None) -> Array:
     import onnx
 
     name = tensor.name or "a tensor without a name"
+    if min(tensor.dims, default=0) < 0:
+        raise ArgumentError("network", f"tensor `{name}`: its shape is {list(tensor.dims)}")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _external(tensor, folder, name)
     if tensor.HasField("raw_data") and tensor.data_type in ELEMENT_TYPES:
@@ -119,8 +120,7 @@ def _external(tensor: Any, folder: Path | None, name: str) -> Array:
     if folder is None:
         raise refused(f"they lie in {location!r}, beside the model's file; pass its path")
     path = folder / location
-    inside = os.path.commonpath([path.resolve(), folder.resolve()]) == str(folder.resolve())
-    if not location or "\0" in location or not inside:
+    if not location or "\0" in location or not path.resolve().is_relative_to(folder.resolve()):
         raise refused(f"the location {location!r} is not below the model's folder")
     if not path.is_file():
         raise refused(f"there is no file {str(path)!r}")
@@ -168,5 +168,5 @@ def attribute_of(attribute: Any, folder: Path | None) -> Any:
             return array_of(attribute.t, folder)
         case kinds.GRAPH:
             return attribute.g
-    kind = kinds.AttributeType.Name(attribute.type).lower().replace("_", " ")
-    raise ArgumentError("network", f"attribute `{attribute.name}`: we have no use for a {kind}")
+    reason = f"attribute `{attribute.name}` is of kind {attribute.type}, which nothing here takes"
+    raise ArgumentError("network", reason)
