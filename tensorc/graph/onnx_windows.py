@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tensorc.graph.elements import Number, RefusedError
 from tensorc.graph.emit import Emit
@@ -38,23 +39,20 @@ class Window:
             raise RefusedError(f"windows of {len(kernel)} dimensions over {rank}")
         if min(*kernel, *stride, *dilation) < 1 or min(pads) < 0:
             raise RefusedError("a size, stride, dilation or pad that is too small")
-        spans = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-        low, declared = list(pads[:rank]), list(pads[rank:])
-        automatic = attributes.get("auto_pad", "NOTSET")
-        if automatic in ("SAME_UPPER", "SAME_LOWER"):
-            low, declared = _same(extents, stride, spans, automatic == "SAME_UPPER")
-        elif automatic == "VALID":
-            low, declared = [0] * rank, [0] * rank
-        high = list(declared)
+        low, declared = _pads(attributes, extents, stride, dilation, kernel)
+        high, kernel = list(declared), list(kernel)
         for d in range(rank):
-            room = extents[d] + low[d] + declared[d] - spans[d]
-            if room < 0:
-                raise RefusedError(f"windows of {spans[d]} elements in {room + spans[d]}")
-            count = room // stride[d] + 1
-            if attributes.get("ceil_mode") and room % stride[d]:
+            span, whole = dilation[d] * (kernel[d] - 1) + 1, extents[d] + low[d] + declared[d]
+            count, rest = divmod(whole - span, stride[d])
+            if attributes.get("ceil_mode") and rest:
                 # The last window has to begin in the input or before it.
-                count += int(count * stride[d] < extents[d] + low[d])
-                high[d] = max(declared[d], (count - 1) * stride[d] + spans[d] - extents[d] - low[d])
+                count += int((count + 1) * stride[d] < extents[d] + low[d])
+                high[d] = max(declared[d], count * stride[d] + span - extents[d] - low[d])
+            if count < 0:
+                raise RefusedError(f"windows of {span} elements in {whole}")
+            if count == 0 and dilation[d] == 1 and span > whole:
+                # One window, of which only what is there counts.
+                kernel[d], high[d] = whole, declared[d]
         return cls(
             tuple(extents), tuple(kernel), stride, dilation, tuple(low), tuple(high),
             tuple(declared),
@@ -79,6 +77,25 @@ class Window:
         pad = tuple(p for pair in pairs for p in pair)
         source = emit("constant_pad_nd", self=source, pad=pad, value=border)
         return source, (0,) * len(self.low)
+
+
+def _pads(
+    attributes: Mapping[str, Any],
+    extents: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    kernel: Sequence[int],
+) -> tuple[list[int], list[int]]:
+    """The padding before and after each dimension."""
+    rank = len(extents)
+    automatic = attributes.get("auto_pad", "NOTSET")
+    if automatic in ("SAME_UPPER", "SAME_LOWER"):
+        spans = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+        return _same(extents, stride, spans, automatic == "SAME_UPPER")
+    if automatic == "VALID":
+        return [0] * rank, [0] * rank
+    pads = list(attributes.get("pads", (0,) * (2 * rank)))
+    return pads[:rank], pads[rank:]
 
 
 def _same(

@@ -475,6 +475,26 @@ def pooled(x: np.ndarray, attributes: dict[str, Any], border: float) -> np.ndarr
     return found[:, :, :: strides[0], :: strides[1]]
 
 
+def test_pools_of_windows_that_reach_beyond() -> None:
+    """With ceil_mode a last window counts if it begins inside; only what is there is averaged."""
+    x = np.arange(10, dtype=np.float32).reshape(1, 1, 2, 5)
+    average = {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}
+    expected = np.array([[3, 5, 6.5]], np.float32)[None, None]
+    check_node("AveragePool", [x], expected=[expected], opset=19, **average)
+    check_node("MaxPool", [x], expected=[np.array([[[[6, 8, 9]]]], np.float32)], **average)
+    large = {"kernel_shape": [320, 320], "strides": [320, 320], "ceil_mode": 1}
+    check_node("AveragePool", [x], expected=[x.mean((2, 3), keepdims=True)], opset=19, **large)
+    check_node("MaxPool", [x], expected=[x.max((2, 3), keepdims=True)], **large)
+    one = {"kernel_shape": [3, 3], "pads": [0, 1, 1, 0], "strides": [2, 2], "ceil_mode": 1}
+    around = np.pad(x, ((0, 0), (0, 0), (0, 1), (1, 0)))
+    sums = [around[..., n : n + 3].sum() / 9 for n in (0, 2)]
+    last = around[..., 4:].sum() / 6
+    check_node(
+        "AveragePool", [x], expected=[np.array([[[[*sums, last]]]], np.float32)], opset=19,
+        count_include_pad=1, **one,
+    )  # fmt: skip
+
+
 def test_transposed_convolutions() -> None:
     random = np.random.default_rng(1)
     x = random.standard_normal((1, 2, 3, 3)).astype(np.float32)
