@@ -1,4 +1,4 @@
-"""`tc.compile`: a network of torch's as one callable."""
+"""`tc.compile`: a network of torch's or an ONNX model as one callable."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ def compile(
 
     Args:
         network: a `torch.nn.Module` in evaluation mode, a `torch.export.ExportedProgram`, or the
-            path of a `.pt2` file.
-        example_inputs: for a module, the positional arguments to export it with, as a tuple.
+            path of a `.pt2` file; an `onnx.ModelProto`, its bytes, or the path of a `.onnx` file.
+        example_inputs: for a module, the positional arguments to export it with, as a tuple. For an
+            ONNX model, arrays in the order of its inputs, whose shapes decide the dimensions that
+            the model leaves open; an input on whose value a shape depends is fixed to its example.
         target: the machine to compile for.
         scheduler: "default" (the rule-based one), "none" (plain nests), or a function from a `Func`
             to a `Schedule`.
-        example_keywords: for a module, its keyword arguments.
+        example_keywords: the same by name.
         backend: runs the tasks in place of compiled code, e.g. `backend.interpreted`, which checks
             every access and takes a second for what compiled code does in a microsecond.
 
     Raises:
-        ArgumentError: an argument is not what it should be; a file is no `.pt2` file.
+        ArgumentError: an argument is not what it should be; a file is not whole.
         UnsupportedNetworkError: operators, dtypes or shapes that are not supported, all at once.
         TargetError, CompileError, LimitError: as `build`.
     """
@@ -92,6 +94,9 @@ class CompiledNetwork:
     """A compiled network. Call it like the module: torch tensors give torch tensors, as does a call
     without any; NumPy arrays (and other arrays) give NumPy arrays, in the structure that the module
     gives.
+
+    One of an ONNX model takes arrays in the order of the model's inputs or by their names, and gives
+    a NumPy array, or a tuple of several in the order of its outputs.
 
     Inputs of another shape or dtype than compiled for are refused; one that is not compact is
     copied. Calls from several threads run one after the other.
@@ -169,10 +174,13 @@ class CompiledNetwork:
     def compare(
         self, module: Any, *arguments: Any, tolerance: float = 1e-3, **keywords: Any
     ) -> Comparison:
-        """What torch computes against what we compute, layer by layer.
+        """What the network's framework computes against what we compute, layer by layer.
 
         The layers are those of the exported program, which torch runs operator by operator; beside
-        them stand the results of `module` itself. Errors are relative norms `|a - b| / |b|`.
+        them stand the results of `module` itself. For an ONNX model, ONNX's own evaluator runs
+        `module` where that is a model, else the one that was compiled; results are those of
+        `module`: a model, a session of ONNX Runtime, or a function of the arrays. Errors are
+        relative norms `|a - b| / |b|`.
 
         Raises:
             ArgumentError: as a call.
