@@ -21,6 +21,7 @@ from bench.harness import arguments
 # isort: split
 from tensorc import config
 from tensorc.cli.run import run_network
+from tensorc.cli.subject import subject
 
 NETWORK = "resnet50"
 
@@ -32,7 +33,7 @@ def main() -> int:
     # torch.export uses what torch deprecates.
     warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", category=FutureWarning)
     say = lambda text: print(f"# {text}", file=sys.stderr)  # noqa: E731
-    found = run_network(NETWORK, True, options.threads, say, rounds=options.repeats)
+    found = run_network(subject(NETWORK), ["torch"], options.threads, say, options.repeats)
     head = heading(threads=options.threads)
     print(head, found.profile, found.summary(), sep="\n")
     if options.json:

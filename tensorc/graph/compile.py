@@ -95,8 +95,8 @@ class CompiledNetwork:
     without any; NumPy arrays (and other arrays) give NumPy arrays, in the structure that the module
     gives.
 
-    One of an ONNX model takes arrays in the order of the model's inputs or by their names, and gives
-    a NumPy array, or a tuple of several in the order of its outputs.
+    One of an ONNX model takes arrays in the order of the model's inputs or by their names, and
+    gives a NumPy array, or a tuple of several in the order of its outputs.
 
     Inputs of another shape or dtype than compiled for are refused; one that is not compact is
     copied. Calls from several threads run one after the other.
