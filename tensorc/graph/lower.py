@@ -113,7 +113,7 @@ def _operands(group: Group, known: dict[Value, Operand]) -> Mapping[Value, Opera
             # Not by way of the value's own shape, in which it may not lie in memory.
             known[node.output] = reshaped(known[node.inputs[0]], node.output.shape)
             continue
-        if node.op == "bmm" and len({_source(group, value) for value in node.inputs}) == 1:
+        if node.op == "bmm" and _share(*map(current, node.inputs)):
             # The second operand as a stage: a schedule cannot place two reads of one buffer apart.
             second = node.inputs[-1]
             known[second] = copied("T", current(second))
@@ -123,12 +123,10 @@ def _operands(group: Group, known: dict[Value, Operand]) -> Mapping[Value, Opera
     return known
 
 
-def _source(group: Group, value: Value) -> Value:
-    """The value of which another one is a view within the group."""
-    producers = {output: node for node in group.nodes for output in node.outputs}
-    while value in producers and operator_of(producers[value]).kind is Kind.VIEW:
-        value = producers[value].inputs[0]
-    return value
+def _share(*operands: Operand) -> bool:
+    """Whether two operands read one buffer."""
+    reads = [{load.buffer for load in nodes(one.sample(), Load)} for one in operands]
+    return len(set().union(*reads)) < sum(map(len, reads))
 
 
 def _reads(group: Group) -> dict[Value, list[int]]:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc.analysis import structure
 from tensorc.analysis.effects import Statement, statements
 from tensorc.ir.arith import constant, sub
 from tensorc.ir.linear import linear
-from tensorc.ir.nodes import Buffer, Const, Expr, Func, Load, Reduce, Select, Store, Unary, Var
-from tensorc.ir.walk import nodes, variables
+from tensorc.ir.nodes import (
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    Func,
+    Load,
+    Reduce,
+    Select,
+    Store,
+    Unary,
+    Var,
+)
+from tensorc.ir.walk import children, nodes, variables
 from tensorc.schedule.primitives import Inline
 from tensorc.schedule.state import State, allocations, names
 from tensorc.schedule.step import legal
@@ -30,7 +42,8 @@ class Operand:
     """One read of a statement, one entry of `strides` for each of its axes.
 
     `strides` are elements of the row-major buffer by which the address moves when the axis grows by
-    one, None when it moves irregularly; `dims` says, for each axis, the dimensions it indexes.
+    one, None when it moves irregularly; `dims` says, for each axis, the dimensions it indexes. Data
+    may tell whether it is made at all (`chosen_by_data`), or where (`placed_by_data`).
     """
 
     buffer: str
@@ -40,6 +53,8 @@ class Operand:
     strides: tuple[int | None, ...]
     dims: tuple[tuple[int, ...], ...]
     plain: bool
+    chosen_by_data: bool = False
+    placed_by_data: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +162,15 @@ def _stage(
     )
     values = stmt.node.values if isinstance(stmt.node, Reduce) else (stmt.node.value,)
     loads = dict.fromkeys(load for value in values for load in nodes(value, Load))
-    operands = tuple(_operand(func, stmt, load.buffer, load.indices) for load in loads)
+    chosen = frozenset[Load]().union(*map(_chosen_by_data, values))
+    operands = tuple(
+        replace(
+            _operand(func, stmt, load.buffer, load.indices),
+            chosen_by_data=load in chosen,
+            placed_by_data=any(map(_loads, load.indices)),
+        )
+        for load in loads
+    )
     target = stmt.node.buffers[0] if isinstance(stmt.node, Reduce) else stmt.node.buffer
     result = _operand(func, stmt, target, stmt.node.indices)
     arithmetic = [n for value in values for n in nodes(value, Unary)]
@@ -165,6 +188,21 @@ def _stage(
         inlinable,
         regular,
     )
+
+
+def _loads(expr: Expr) -> frozenset[Load]:
+    return frozenset(nodes(expr, Load))
+
+
+def _chosen_by_data(expr: Expr) -> frozenset[Load]:
+    """The loads that are made only if a condition on data holds."""
+    match expr:
+        case Select(condition=condition, a=a, b=b) if _loads(condition):
+            return _chosen_by_data(condition) | _loads(a) | _loads(b)
+        case Binary(op="and" | "or", a=a, b=b) if _loads(a):
+            return _chosen_by_data(a) | _loads(b)
+    inner = (child for _, child in children(expr) if isinstance(child, Expr))
+    return frozenset[Load]().union(*map(_chosen_by_data, inner))
 
 
 _TRANSCENDENTAL = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "sin", "cos"})

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import tensorc as tc
 from tensorc.ir.build import Tensor
 from tensorc.ir.nodes import Func
+from tensorc.ir.parse import parse
 
 
 def convolution(
@@ -186,6 +187,52 @@ def attention(heads: int, rows: int, keys: int, depth: int, *, groups: int = 1) 
     return tc.func_of([query, key, value, mask], [out], name="attention")
 
 
+# What data tell: where the last stage reads, and whether it reads what stages before it made.
+PLACED = """
+def put(X: Buffer["f32", 6, 3], K: Buffer["f32", 2], V: Buffer["f32", 2, 3],
+        Y: Buffer["f32", 6, 3, "out"]):
+    last = alloc("i64", 6, 3)
+    for i in range(6):
+        for j in range(3):
+            last[i, j] = 0
+            for k in range(2):
+                reduce("max", last[i, j], select(K[k] > 0.0, i64(k), 0))
+    for i2 in range(6):
+        for j2 in range(3):
+            Y[i2, j2] = X[i2, j2] + V[index(min(max(last[i2, j2], 0), 1)), j2]
+"""
+CHOSEN = """
+def mean(X: Buffer["f32", 6, 3], V: Buffer["f32", 4, 3], Y: Buffer["f32", 6, 3, "out"]):
+    count = alloc("f32", 6, 3)
+    total = alloc("f32", 6, 3)
+    for i in range(6):
+        for j in range(3):
+            count[i, j] = 0.0
+            for k in range(4):
+                count[i, j] += select(V[k, j] > 0.0, 1.0, 0.0)
+    for i2 in range(6):
+        for j2 in range(3):
+            total[i2, j2] = 0.0
+            for k2 in range(4):
+                total[i2, j2] += V[k2, j2]
+    for i3 in range(6):
+        for j3 in range(3):
+            Y[i3, j3] = select(count[i3, j3] > 0.0, total[i3, j3] / count[i3, j3], X[i3, j3])
+"""
+# The first result is not what the last stage is made of.
+APART = """
+def apart(X: Buffer["f32", 5, 9], Y: Buffer["f32", 5, "out"], Z: Buffer["f32", 5, "out"]):
+    top = alloc("f32", 5)
+    for i in range(5):
+        top[i] = -inf
+        for k in range(9):
+            reduce("max", top[i], X[i, k])
+    for i2 in range(5):
+        Y[i2] = top[i2] * 2.0
+    for i3 in range(5):
+        Z[i3] = top[i3] + 1.0
+"""
+
 TASKS: dict[str, Callable[[], Func]] = {
     "conv3x3": lambda: convolution(4, 20, 7, 3, 1, 1, ending="relu"),
     "conv3x3_stride": lambda: convolution(3, 20, 9, 3, 2, 1, ending=""),
@@ -207,6 +254,9 @@ TASKS: dict[str, Callable[[], Func]] = {
     "max_pool": lambda: max_pool(3, 9),
     "depthwise": lambda: depthwise(6, 9),
     "depthwise_stride": lambda: depthwise(5, 10, step=2, pad=1),
+    "placed_by_data": lambda: parse(PLACED),
+    "chosen_by_data": lambda: parse(CHOSEN),
+    "results_apart": lambda: parse(APART),
     "attention": lambda: attention(2, 8, 20, 12),
     "attention_blocks": lambda: attention(2, 48, 9, 5),
     "attention_groups": lambda: attention(4, 6, 5, 3, groups=2),

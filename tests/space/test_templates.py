@@ -25,6 +25,8 @@ from tensorc.space.templates.cpu import cpu
 from tensorc.target import Target
 from tests.space.tasks import TASKS
 
+# No template takes them: their plain nests run.
+UNSCHEDULED = {"placed_by_data", "chosen_by_data", "results_apart"}
 TARGETS = ("cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4")
 
 
@@ -61,7 +63,7 @@ def check_same(schedule: Schedule) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_default_is_legal_and_right(name: str, target: str) -> None:
     schedule = default_schedule(TASKS[name](), target)
-    assert schedule.steps
+    assert schedule.steps or name in UNSCHEDULED
     check_same(schedule)
     trace = schedule.trace
     assert Trace.from_json(trace.to_json()) == trace

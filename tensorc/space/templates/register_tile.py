@@ -41,6 +41,9 @@ def link(anchor: StageFacts, after: tuple[StageFacts, ...]) -> Operand | None:
     other elements than the anchor's.
     """
     last = after[-1]
+    reads = [operand for stage in after for operand in stage.operands]
+    if any(o.placed_by_data or (o.chosen_by_data and o.temporary) for o in reads):
+        return None
     derived = {anchor.result.buffer}
     for stage in after[:-1]:
         if any(o.buffer in derived for o in stage.operands):

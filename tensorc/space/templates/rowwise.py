@@ -44,7 +44,8 @@ def _used(facts: Facts, stage: StageFacts) -> bool:
     """Whether some later stage reads all that one makes, which can then move to where it does."""
     made = stage.result.buffer
     reads = [(s, o) for s in facts.stages for o in s.operands if o.buffer == made and s != stage]
-    return not reads or any(_covers(reader, operand) for reader, operand in reads)
+    by_data = any(o.chosen_by_data or o.placed_by_data for _, o in reads)
+    return not by_data and any(_covers(reader, operand) for reader, operand in reads)
 
 
 def _covers(stage: StageFacts, operand: Operand) -> bool:
