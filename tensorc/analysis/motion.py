@@ -104,7 +104,11 @@ def undecided(func: Func, motion: Motion, mark: Mark) -> Iterator[Violation]:
 def lost(
     func: Func, motion: Motion, mark: Mark, placed: Mapping[str, isl.Map]
 ) -> Iterator[Violation]:
-    """Violations of the placement theorem: instances without a prefix."""
+    """Violations of the placement theorem: instances without a prefix.
+
+    A stage that is computed again wherever it is needed may have some, not a statement with nothing
+    else.
+    """
     program = model(func)
     target = motion.target[-1]
     for stmt in statements(func):
@@ -115,7 +119,8 @@ def lost(
         missing = program.domain(stmt).set
         if stmt.name in placed:
             missing = missing.subtract(placed[stmt.name].domain())
-        if not missing.is_empty():
+        again = motion.everywhere and stmt.name in placed and not placed[stmt.name].is_empty()
+        if not missing.is_empty() and not again:
             witness = _lost_witness(program, stmt, missing, motion)
             exact = program.domain(stmt).exact
             kind = Kind.ILLEGAL if exact else Kind.UNSUPPORTED

@@ -203,9 +203,15 @@ def test_every_error_can_be_pickled() -> None:
     package = importlib.import_module("tensorc")
     for module in pkgutil.walk_packages(package.__path__, "tensorc."):
         importlib.import_module(module.name)
+    from tensorc.dtype import DType
+    from tensorc.graph.graph import Value
+    from tensorc.graph.onnx_calls import DependsOnDataError
     from tensorc.graph.unsupported import UnsupportedNetworkError
 
-    network = {UnsupportedNetworkError: ("a network", ("a problem",))}
+    network = {
+        UnsupportedNetworkError: ("a network", ("a problem",)),
+        DependsOnDataError: ("a size", Value("x", (1,), DType.I64)),
+    }
     found = set(every_error())
     assert found >= set(ARGUMENTS)
     for kind in found:

@@ -32,6 +32,7 @@ from tensorc.ir.nodes import (
     Load,
     MaskedLoad,
     MaskedStore,
+    Prefetch,
     Ramp,
     Reduce,
     Select,
@@ -94,6 +95,8 @@ class Direct:
                 shape = tuple(self.eval(extent) for extent in buffer.shape)
                 self.memory[buffer.name] = Memory(buffer, shape, {}, True, self.allocated)
                 self.stmt(body)
+            case Prefetch():
+                pass
             case _:
                 self.statement = stmt.name
                 self.leaf(stmt)

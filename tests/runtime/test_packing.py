@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -69,7 +71,8 @@ def test_an_array_is_packed_once_and_old_ones_are_dropped() -> None:
     assert len(calls) == KEPT + 2
 
 
-def test_bf16_needs_no_numpy_type() -> None:
+def test_bf16_needs_no_numpy_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     func = tc.parse(
         """
 def f(W: Buffer["bf16", 6, "const"], O: Buffer["f32", 6, "out"]):

@@ -43,7 +43,7 @@ def scheduled() -> Schedule:
     s.split("i", [2, 4], tail="guard")
     s.cache_write("C", at="j", scope="register")
     s.transform_layout(s.cache_read("C", "B"), lambda x, y: (y // 8, x, y % 8))
-    s.annotate("k", "prefetch", 2)
+    s.annotate("k", "chunks", 2)
     s.parallel("i0")
     return s
 

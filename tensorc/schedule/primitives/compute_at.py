@@ -108,8 +108,7 @@ class _Move(Step):
         broken = list(undecided(state.func, stage.motion, mark))
         if not broken:
             placed = placements(state.func, stage.motion)
-            # What is computed again for each use is not computed where there is none.
-            broken = [] if self.everywhere else list(lost(state.func, stage.motion, mark, placed))
+            broken = list(lost(state.func, stage.motion, mark, placed))
         if not broken:
             own = [n.buffer.name for n in nodes(stmt_at(state.func, stage.path), Alloc)]
             broken = list(kept_inside(state.func, stage.motion, own, placed, (mark,)))
@@ -204,8 +203,8 @@ class ComputeAt(_Move):
         the statement and the loop exist (REF001, REF002, REF003), the loop is outside the stage
         (STR002), both stand in one sequence (STR001), the stage's loops are serial (STR003)
         something in the loop reads the stage's values (STR007)
-        every instance is needed by some iteration of the loop (RGN003); with `recompute`, those
-        that are not needed are gone
+        every instance is needed by some iteration of the loop (RGN003); with `recompute`, one of
+        each statement is, and those that are not needed are gone
         values of buffers that the stage allocates stay within one iteration (RGN001)
         every dependence still goes forward (DEP006; FLT001 under strict_float)
         with `recompute`, the stage writes one temporary, used nowhere else (RGN004)
