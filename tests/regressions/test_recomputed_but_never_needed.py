@@ -1,4 +1,4 @@
-"""A stage that no iteration needs was moved, to nowhere, when it was to be computed again."""
+"""A statement that only its own stage reads had no place when it was computed again."""
 
 import pytest
 
@@ -6,16 +6,17 @@ from tests.schedule.checking import refused, schedule
 
 
 @pytest.mark.parametrize("recompute", [False, True])
-def test_what_nobody_reads_is_not_moved(recompute: bool) -> None:
+def test_what_no_iteration_needs_is_not_moved(recompute: bool) -> None:
     s = schedule(
         """
-def f(A: Buffer["i32", 4], C: Buffer["i32", 4, "out"]):
-    P = alloc("i32", 8)
-    for i in range(4):
-        P[i] = A[i]
-    for j in range(4):
-        C[j] = select(j > 7, P[j], 0)
+def f(A: Buffer["u8", 1], D: Buffer["f16", 1, "out"]):
+    C = alloc("f16", 1)
+    for i in range(1):
+        C[i] = f16(A[i])
+    for k in range(1):
+        D[k] = C[k]
 """
     )
+    s.cache_read("C", "A", at="i")
     with refused(s, "RGN003"):
-        s.compute_at("P", "j", recompute=recompute)
+        s.compute_at("A.pack", "k", recompute=recompute)
