@@ -163,9 +163,7 @@ PLANTS = (
     Plant("own buffers: values may leave an iteration", f"{MOTION}:kept_inside",
           "for buffer in buffers:", "for buffer in ():"),
     Plant("recompute: a scan needs no earlier values", f"{MOTION}:_leaving",
-          "if not missing.is_empty() and not again:", "if missing is None:"),
-    Plant("placement: a stage that is not computed again", f"{MOTION}:lost",
-          "motion.everywhere and stmt.name in placed", "stmt.name in placed"),
+          "if not missing.is_empty():", "if missing is None:"),
     Plant("settle: values may leave an iteration", f"{MOTION}:self_contained",
           "return False", "continue"),
     # Regions of cache_read, cache_write and pad.
