@@ -45,11 +45,14 @@ def alternate(
     repeats: int = 30,
     sample_seconds: float = SAMPLE_SECONDS,
     clock: Callable[[], float] = time.perf_counter,
+    rest: float = 0.0,
 ) -> dict[str, Timing]:
     """Times functions in turns, so that a noisy moment meets all of them.
 
     A sample is as many calls as take `sample_seconds`, at least one. Every round takes one sample
-    of each function and starts with another one. `clock` gives seconds.
+    of each function and starts with another one. `clock` gives seconds. Before each sample there
+    are `rest` seconds, in which the threads of others stop waiting for work, and a call that is not
+    counted.
     """
     calls = {
         name: _calls_per_sample(function, sample_seconds, clock)
@@ -59,6 +62,9 @@ def alternate(
     order = list(functions)
     for _ in range(repeats):
         for name in order:
+            if rest:
+                time.sleep(rest)
+                functions[name]()
             samples[name].append(_sample(functions[name], calls[name], clock))
         order.append(order.pop(0))
     best = {name: min(times) for name, times in samples.items()}

@@ -8,7 +8,9 @@ All take turns within one run, in a process of its own for each workload and num
 is a torch module: torch runs it eagerly, ONNX Runtime as torch exports it, and we as `tc.compile`
 makes it; times include the call from Python. Weights are constants, which we and ONNX Runtime may
 pack; the operands of mm, bmm_attn and of the last four are arguments. NumPy runs what it has one
-call for. Rates are of 1e9 operations a second, for the last four of 1e9 bytes that are read and
+call for. On several threads, everyone's threads come to rest before another one's turn: some wait
+for work so actively that they take a processor from it. Rates are of 1e9 operations a second, for
+the last four of 1e9 bytes that are read and
 written once.
 """
 
@@ -46,6 +48,8 @@ from tensorc.target import Target
 
 PEERS = ("torch", "onnxruntime")
 GELU = "tanh"
+REST = 0.1
+"""Seconds after which the threads of all runners have stopped waiting for work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +188,7 @@ def measure(name: str, threads: int, repeats: int) -> list[Row]:
             runs["numpy"] = lambda: work.numpy(*arrays)
         expected = module(*work.arguments)
         errors = {one: relative_error(run(), expected) for one, run in runs.items()}
-        timings = harness.alternate(runs, repeats)
+        timings = harness.alternate(runs, repeats, rest=REST if threads > 1 else 0.0)
     ours = timings["tensorc"]
     return [
         Row(
