@@ -202,6 +202,8 @@ PLANTS = (
           "if not reached:", "if reached is None:"),
     Plant("pad: an added iteration overwrites", f"{STEPS}.pad:Pad._reused",
           "return not elements", "return elements is None and not elements"),
+    Plant("pad: an added iteration passes a guard", f"{STEPS}.pad:Pad._outside",
+          "return not elements.is_subset(held)", "return held is None"),
     Plant("pad: loops inside follow", f"{STEPS}.pad:Pad._statement",
           "if self.loop in variables(inner.begin) | variables(inner.end):", "if inner is None:"),
     Plant("pad: parameters grow", f"{STEPS}.pad:Pad._statement",

@@ -60,6 +60,7 @@ class Pad(Step):
         an added iteration reads no element that it has not written (RGN001), and stores none that
         the program uses (RGN002); its reduction is into an element that an old iteration reduces
         into (RGN001; UNS001 when a guard on the loop is not affine)
+        where a guard reads the loop, an added iteration writes within the buffer (RGN001)
     """
 
     primitive: ClassVar[str] = "pad"
@@ -170,7 +171,14 @@ class Pad(Step):
                     reason = f"{message} read elements of `{buffer}` that it has not set"
                     yield Violation("RGN001", Kind.ILLEGAL, reason, (mark,))
                 stores = [t for t in inside if region.access(t).kind == "write"]
-                if stores and self._reused(state, after, buffer, stores, depth):
+                if (
+                    stores
+                    and self._guarded_by_it(users)
+                    and self._outside(state, after, buffer, stores, depth)
+                ):
+                    reason = f"{message} write outside of `{buffer}`"
+                    yield Violation("RGN001", Kind.ILLEGAL, reason, (mark,))
+                elif stores and self._reused(state, after, buffer, stores, depth):
                     reason = f"{message} overwrite elements of `{buffer}` that are used"
                     yield Violation("RGN002", Kind.ILLEGAL, reason, (mark,))
             except TooComplexError:
@@ -182,6 +190,23 @@ class Pad(Step):
         end = constant(state.loop(self.loop).node.end)
         assert end is not None
         return elements.lower_bound_val(isl.dim_type.set, depth - 1, isl.Val(end))
+
+    def _guarded_by_it(self, users: list[Statement]) -> bool:
+        return any(self.loop in variables(c) for stmt in users for c in stmt.conditions)
+
+    def _outside(
+        self, state: State, after: Func, buffer: str, stores: list[Touch], depth: int
+    ) -> bool:
+        """Does an added iteration store beyond the other dimensions, which a guard kept it from?"""
+        elements = self._added(state, region.touched(after, stores, depth)[0], depth)
+        shape = allocations(after)[buffer][1].buffer.shape
+        first = elements.dim(isl.dim_type.set) - len(shape)
+        held = elements
+        for n, extent in enumerate(shape):
+            last = isl.Val((constant(extent) or 0) - 1)
+            held = held.lower_bound_val(isl.dim_type.set, first + n, isl.Val(0))
+            held = held.upper_bound_val(isl.dim_type.set, first + n, last)
+        return not elements.is_subset(held)
 
     def _reused(
         self, state: State, after: Func, buffer: str, stores: list[Touch], depth: int
