@@ -10,8 +10,7 @@ makes it; times include the call from Python. Weights are constants, which we an
 pack; the operands of mm, bmm_attn and of the last four are arguments. NumPy runs what it has one
 call for. On several threads, everyone's threads come to rest before another one's turn: some wait
 for work so actively that they take a processor from it. Rates are of 1e9 operations a second, for
-the last four of 1e9 bytes that are read and
-written once.
+the last four of 1e9 bytes that are read and written once.
 """
 
 from __future__ import annotations

@@ -214,10 +214,10 @@ class Executor:
             for call, slots in zip(partition.calls, arguments, strict=True)
         ]
         self._drop_unused()
+        self._driven = all(isinstance(task, CompiledTask) for task in tasks) and bool(tasks)
         self._run = self._runner(tasks, arguments)
         self._taken = [self._slots[value] for value in graph.inputs]
         self._given = self._written()
-        self._driven = all(isinstance(task, CompiledTask) for task in tasks) and bool(tasks)
         places = (*self._taken, *self._given)
         self._numbers = [slot.number for slot in places if slot is not None]
         self._lock = ForkLock()
@@ -259,9 +259,9 @@ class Executor:
 
     def _runner(self, tasks: Sequence[Runnable], arguments: Sequence[Sequence[Slot]]) -> Bound:
         """All calls as one: of the driver, or of each task where they are not compiled."""
-        kernels = [task for task in tasks if isinstance(task, CompiledTask)]
-        if not kernels or len(kernels) < len(tasks):
+        if not self._driven:
             return _one_by_one(self._bound)
+        kernels = [task for task in tasks if isinstance(task, CompiledTask)]
         steps = [
             Step(call.task, tuple(slot.number for slot in slots), kernels[call.task].scratch)
             for call, slots in zip(self.partition.calls, arguments, strict=True)

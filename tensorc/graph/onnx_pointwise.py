@@ -117,24 +117,9 @@ def number_of(call: Call, value: Value, other: Value) -> Number | Value:
     return scalar(array)
 
 
-def _commutative(op: str) -> Build:
-    def build(call: Call) -> Value:
-        a, b = operands(call)
-        right = number_of(call, b, a)
-        if isinstance(right, Value):
-            left = number_of(call, a, b)
-            if not isinstance(left, Value):
-                return call.emit(op, self=b, other=left)
-        return call.emit(op, self=a, other=right)
+def _turnable(op: str, turned: str) -> Build:
+    """An operator that takes a number on the right; `turned` is the one for operands exchanged."""
 
-    return build
-
-
-maps("Add", 1, 6, 7, 13, 14)(_commutative("add"))
-maps("Mul", 1, 6, 7, 13, 14)(_commutative("mul"))
-
-
-def _compared(op: str, turned: str) -> Build:
     def build(call: Call) -> Value:
         a, b = operands(call)
         right = number_of(call, b, a)
@@ -147,11 +132,15 @@ def _compared(op: str, turned: str) -> Build:
     return build
 
 
-maps("Equal", 1, 7, 11, 13, 19)(_compared("eq", "eq"))
-maps("Greater", 1, 7, 9, 13)(_compared("gt", "lt"))
-maps("GreaterOrEqual", 12, 16)(_compared("ge", "le"))
-maps("Less", 1, 7, 9, 13)(_compared("lt", "gt"))
-maps("LessOrEqual", 12, 16)(_compared("le", "ge"))
+maps("Add", 1, 6, 7, 13, 14)(_turnable("add", "add"))
+maps("Mul", 1, 6, 7, 13, 14)(_turnable("mul", "mul"))
+
+
+maps("Equal", 1, 7, 11, 13, 19)(_turnable("eq", "eq"))
+maps("Greater", 1, 7, 9, 13)(_turnable("gt", "lt"))
+maps("GreaterOrEqual", 12, 16)(_turnable("ge", "le"))
+maps("Less", 1, 7, 9, 13)(_turnable("lt", "gt"))
+maps("LessOrEqual", 12, 16)(_turnable("le", "ge"))
 
 
 @maps("Sub", 1, 6, 7, 13, 14)

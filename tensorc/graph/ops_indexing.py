@@ -14,6 +14,7 @@ from tensorc.graph.elements import (
     Number,
     Operand,
     RefusedError,
+    Shape,
     broadcast_at,
     broadcast_shape,
     common_dtype,
@@ -207,6 +208,21 @@ def gather(self: Operand, dim: int, index: Operand, sparse_grad: bool = False) -
     return result if index.rank else Operand((), self.dtype, lambda: result[(0,)])
 
 
+def around_indices(
+    shape: Shape, named: Sequence[int], shared: Shape
+) -> tuple[list[int], list[int], Shape]:
+    """The dimensions before and behind those of the indices, and the shape of what is indexed.
+
+    `named` are the dimensions with an index and `shared` is the shape of the indices together,
+    which stands in their place, or first where they do not lie together.
+    """
+    together = list(named) == list(range(named[0], named[-1] + 1))
+    kept = [d for d in range(len(shape)) if d not in named]
+    outer = [d for d in kept if d < named[0]] if together else []
+    inner = [d for d in kept if d not in outer]
+    return outer, inner, (*(shape[d] for d in outer), *shared, *(shape[d] for d in inner))
+
+
 @operator("index", kind=Kind.MAP)
 def index(self: Operand, indices: tuple[Operand | None, ...]) -> Operand:
     """Indexing by integer tensors, which broadcast; their dimensions come where the first stands,
@@ -216,12 +232,7 @@ def index(self: Operand, indices: tuple[Operand | None, ...]) -> Operand:
     named = [d for d, one in enumerate(indices) if one is not None]
     tensors = [one for one in indices if one is not None]
     shared = broadcast_shape(*(one.shape for one in tensors))
-    together = named == list(range(named[0], named[-1] + 1))
-    first = named[0] if together else 0
-    kept = [d for d in range(self.rank) if d not in named]
-    outer = [d for d in kept if d < first] if together else []
-    inner = [d for d in kept if d not in outer]
-    shape = (*(self.shape[d] for d in outer), *shared, *(self.shape[d] for d in inner))
+    outer, inner, shape = around_indices(self.shape, named, shared)
 
     def element(*i: Handle) -> Handle:
         at = i[len(outer) : len(outer) + len(shared)]

@@ -37,7 +37,7 @@ from tensorc.graph.elements import (
     within,
 )
 from tensorc.graph.ops import Kind, operator
-from tensorc.graph.ops_indexing import clamped
+from tensorc.graph.ops_indexing import around_indices, clamped
 from tensorc.graph.ops_reductions import ranked
 from tensorc.ir import build as tc
 from tensorc.ir.build import Handle
@@ -287,12 +287,7 @@ def index_put(
     if not named:
         raise RefusedError("no indices")
     shared = broadcast_shape(*(one.shape for one in tensors))
-    together = named == list(range(named[0], named[-1] + 1))
-    first = named[0] if together else 0
-    kept = [d for d in range(self.rank) if d not in named]
-    outer = [d for d in kept if d < first] if together else []
-    inner = [d for d in kept if d not in outer]
-    shape = (*(self.shape[d] for d in outer), *shared, *(self.shape[d] for d in inner))
+    outer, inner, shape = around_indices(self.shape, named, shared)
     broadcast_shape(values.shape, shape)
     source = stored("source", values)
     count = math.prod(shared)

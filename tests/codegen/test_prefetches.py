@@ -193,3 +193,18 @@ def test_requests_beyond_the_end_of_an_array_are_harmless():
     func = product(24, 64, 96, (8, 16, 4)).func
     code = check(func, random_arguments(func, {}))
     assert "@llvm.prefetch" in code.kernel.text
+
+
+def test_two_wishes_may_ask_in_one_loop():
+    func = parse("""
+def f(A: Buffer["f32", 512], D: Buffer["f32", 512], B: Buffer["f32", 16, "out"]):
+    for h in range(1, prefetch="D"):
+        for j in range(16, prefetch="A"):
+            B[j] = 0.0
+            for k in range(8):
+                for l in unroll(4):
+                    B[j] += A[j * 32 + k * 4 + l] * D[h * 512 + j * 32 + k * 4 + l]
+""")
+    ((loop, indices),) = asking(prefetches(func))
+    assert loop.var.name == "k"
+    assert indices == ["h * 512 + j * 32 + k * 4 + 512", "j * 32 + k * 4 + 32"]

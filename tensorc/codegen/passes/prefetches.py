@@ -52,11 +52,11 @@ lines."""
 def prefetches(func: Func) -> Func:
     """The flattened function `func` with the requests that its loops wish for."""
     wishes = [loop for loop in find(func, For) if _buffer(loop)]
+    requests: dict[For, tuple[Prefetch, ...]] = {}
     for loop in wishes:
-        requests = dict(_requests(loop))
-        if requests:
-            func = replace(func, body=_with_requests(func.body, requests))
-    return func
+        for site, asked in _requests(loop):
+            requests[site] = (*requests.get(site, ()), *asked)
+    return replace(func, body=_with_requests(func.body, requests)) if requests else func
 
 
 def _buffer(loop: For) -> str:

@@ -103,5 +103,10 @@ def work_of(stages: Sequence[StageFacts]) -> int:
     return sum(s.iterations * max(s.flops, 1) for s in stages)
 
 
+def place_of(stage: StageFacts, name: str) -> int:
+    """Which of a stage's axes has a name."""
+    return next(n for n, axis in enumerate(stage.axes) if axis.name == name)
+
+
 def extent_of(axes: Sequence[Axis], name: str) -> int:
     return next(a.extent for a in axes if a.name == name)

@@ -8,6 +8,7 @@ from collections.abc import Generator
 from tensorc.schedule.facts import Operand, StageFacts
 from tensorc.space.choice import Choice, Value
 from tensorc.space.plan import Plan
+from tensorc.space.templates.common import place_of
 from tensorc.target import Target
 
 FEWEST_USES = 16
@@ -33,8 +34,8 @@ def chosen(
     it does not stay in the nearest cache beside the rest.
     """
     taken = []
+    place = place_of(anchor, vector)
     for operand in _packable(anchor, vector):
-        place = _place(anchor, vector)
         size = 4 * width
         for axis in anchor.reduction:
             size *= axis.extent
@@ -59,7 +60,7 @@ def pack(
 def _packable(anchor: StageFacts, vector: str) -> list[Operand]:
     """Variable operands that move along the vector and the reduction by one dimension each."""
     names = [o.buffer for o in anchor.operands]
-    places = [_place(anchor, a.name) for a in anchor.reduction] + [_place(anchor, vector)]
+    places = [place_of(anchor, a.name) for a in anchor.reduction] + [place_of(anchor, vector)]
     found = []
     for operand in anchor.operands:
         if operand.constant or names.count(operand.buffer) > 1 or not operand.plain:
@@ -82,7 +83,3 @@ def _uses(anchor: StageFacts, operand: Operand) -> int:
     for axis, stride in zip(anchor.axes, operand.strides, strict=True):
         uses *= axis.extent if stride == 0 and not axis.reduces else 1
     return uses
-
-
-def _place(anchor: StageFacts, name: str) -> int:
-    return next(n for n, a in enumerate(anchor.axes) if a.name == name)

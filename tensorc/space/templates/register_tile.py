@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tensorc.ir.nodes import Var
 from tensorc.schedule.facts import Operand, StageFacts
 from tensorc.space.plan import Plan
+from tensorc.space.templates.common import place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,7 @@ def _permuted(anchor: StageFacts, last: StageFacts, link: Operand) -> bool:
 def finish(plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str]) -> None:
     """Accumulate in registers: the fill and what follows move to the tile, or a copy is made."""
     anchor = found.anchor
-    axis = next(n for n, a in enumerate(anchor.axes) if a.name == vector)
-    dim = anchor.result.dims[axis][0]
+    dim = anchor.result.dims[place_of(anchor, vector)][0]
     rank = len(anchor.result.shape)
     if not loops.outer:
         return

@@ -10,6 +10,7 @@ from tensorc.ir.nodes import Expr, Var
 from tensorc.schedule.facts import Operand, StageFacts
 from tensorc.space.choice import Choice, Value
 from tensorc.space.plan import Plan
+from tensorc.space.templates.common import place_of
 
 FEW_USES = 1024
 """A panel that is multiplied with so many rows or fewer comes from memory in a share of that time
@@ -50,7 +51,7 @@ def _uses(anchor: StageFacts, vector: str) -> int:
 
 def _panelled(anchor: StageFacts, vector: str) -> list[tuple[Operand, int]]:
     """The constant operands that are read once, with the dimension that the vector indexes."""
-    place = next(n for n, a in enumerate(anchor.axes) if a.name == vector)
+    place = place_of(anchor, vector)
     found = []
     for operand in _constants(anchor.operands):
         dims = operand.dims[place]
