@@ -98,6 +98,18 @@ def test_a_sentence_is_a_function_of_its_decisions(data: st.DataObject) -> None:
     assert drive(cpu(facts(func, target)), replayed(chosen)) == sentence
 
 
+def test_panels_of_several_vectors_are_packed_whole() -> None:
+    """The panels that lie side by side in a tile are all in the copy."""
+    func, target = TASKS["matmul_one_column"](), Target.parse("cpu:x86-64-v2")
+    wanted = {"template": "tiled", "width": 4, "parts": 2, "unroll": 1, "pack": "panel"}
+    sentence = drive(
+        cpu(facts(func, target)),
+        lambda c: wanted[c.kind] if wanted.get(c.kind) in c.options else c.default,
+    )
+    assert {(c.kind, v) for c, v in sentence.decisions} >= {("parts", 2), ("pack", "panel")}
+    check_same(scheduled(func, sentence, target))
+
+
 def test_replay_takes_the_nearest_value_and_the_default() -> None:
     func, target = TASKS["matmul"](), Target.parse("cpu:x86-64-v3")
     plain = default_sentence(func, target)

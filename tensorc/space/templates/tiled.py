@@ -296,7 +296,7 @@ def _tile_anchor(
     rows += parts
     lane = inner.get(vector, outer[vector])
     plan.reorder(*single, *tile_loops, *reduction, *unrolled, *rows, lane)
-    panels.pack(plan, anchor, packed, outer[vector], [*reduction, *unrolled, lane])
+    panels.pack(plan, anchor, packed, outer[vector], [*parts, *reduction, *unrolled, lane])
     for name in (*unrolled, *rows):
         plan.unroll(name)
     plan.vectorize(lane)
