@@ -1,0 +1,1 @@
+"""Measuring candidates in processes that may hang or die, and the records of what came out."""

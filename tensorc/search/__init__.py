@@ -1,0 +1,1 @@
+"""Searching spaces of schedules by measurement."""
