@@ -8,6 +8,8 @@ text gives the same target on every machine, so that it can be part of a cache k
     cpu:znver3;cores=16;l3=32M                      a named processor, with some facts corrected
     cpu:generic;triple=aarch64-linux-gnu            another architecture
     cpu:x86-64-v4;features=-avx512fp16;vector_bits=256
+    cuda:sm_90                                      the devices of an architecture
+    cuda:RTX 4090                                   a device by its name
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from functools import cache
 from typing import Any, Literal, get_args
 
 from tensorc.errors import TargetError
-from tensorc.target import host
+from tensorc.target import devices, host
 from tensorc.target.processors import (
     VECTOR_BITS,
     architecture_of,
@@ -47,14 +49,16 @@ class Target:
             architecture, such as "sm_90".
         features: sorted LLVM feature names; "-name" is one that the processor's name may imply
             and this target lacks (a virtual machine can hide features).
-        vector_bits: width of the widest vector register used: 128, 256 or 512.
-        vector_registers: how many of them there are.
+        vector_bits: width of the widest vector register used: 128, 256 or 512; for cuda of the
+            widest access to memory.
+        vector_registers: how many of them there are; for cuda in one thread.
         fma: whether a fused multiply-add is one instruction.
-        cores: processors that one program may use.
-        l1, l2, l3: bytes of data cache; l1 and l2 of one core, l3 of the machine, 0 if none.
+        cores: processors that one program may use; for cuda the multiprocessors.
+        l1, l2, l3: bytes of data cache; l1 and l2 of one core, l3 of the machine, 0 if none. For
+            cuda l1 is that of a multiprocessor, l2 that of the device.
         alignment: bytes to which the runtime aligns its own buffers.
         limits: sorted (name, value) pairs of a device's hard limits, such as
-            ("max_threads_per_block", 1024).
+            ("threads_per_block", 1024).
     """
 
     kind: Kind
@@ -104,8 +108,12 @@ class Target:
             raise TargetError(f"a target is a text or a Target, not {type(text).__name__}")
         head, *options = (part.strip() for part in text.split(";"))
         kind, _, cpu = head.partition(":")
+        if kind == "cuda":
+            if options:
+                raise refusal("an option of a cuda target", options[0], ("cuda:NAME",), text)
+            return cls(**devices.facts(cpu.strip(), text))
         if kind != "cpu":
-            raise refusal("the kind of target", kind, ("cpu", "cpu:NAME"), text)
+            raise refusal("the kind of target", kind, ("cpu", "cpu:NAME", "cuda:NAME"), text)
         settings = _settings(options, text)
         triple = str(settings.pop("triple", ""))
         if cpu not in ("", "host"):
