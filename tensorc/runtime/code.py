@@ -65,7 +65,7 @@ def compiled(func: Func, target: Target, options: Options) -> Code:
             return found
         message = f"an entry of the compile cache for {func.name} is damaged; it is compiled anew"
         warnings.warn(message, CacheWarning, stacklevel=4)
-    code = _made(func, target, options)
+    code = made(func, target, options)
     store.put(key, _packed(code))
     return code
 
@@ -91,7 +91,8 @@ def _cache_in(folder: Path) -> CompileCache:
     return CompileCache(folder / "compiled")
 
 
-def _made(func: Func, target: Target, options: Options) -> Code:
+def made(func: Func, target: Target, options: Options) -> Code:
+    """The code of a function, made anew: as `compiled`, which keeps what is asked for again."""
     verify(func)
     kernel = emit(lower(func, target, options))
     data = compile_module(kernel.text, target).object_bytes()
