@@ -16,8 +16,14 @@ from tensorc.schedule.facts import Facts
 from tensorc.schedule.step import Step
 
 Value: TypeAlias = int | str
+Name: TypeAlias = tuple[str, str]
+"""The kind and the subject of a decision: no other of the same sentence has both."""
+
 Template: TypeAlias = Generator["Choice", Value, tuple[Step, ...]]
 TemplateFunction: TypeAlias = Callable[[Facts], Template]
+
+PARTS = frozenset({"width", "parts", "rows", "unroll", "tile", "block"})
+"""The kinds of decisions that are sizes of a part of their subject, most often an axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +31,10 @@ class Choice:
     """A decision: `options` are distinct values, simplest first, never empty, each completable.
 
     `kind` and `subject` say what is decided ("tile", "C.i"); `default` is what the rule-based
-    scheduler takes. All that follows depends on `key` and the value alone. `context` holds, for
-    each option, a few small integers that a cost model may read (buckets of footprints, registers).
-    Raises ArgumentError for options that are no such tuple, and a default that is none of them.
+    scheduler takes. Which choices follow, and with which options, depends on `node` and the value
+    alone; a `key` of None promises nothing. `context` holds, for each option, a few small integers
+    that a cost model may read (buckets of footprints, registers). Raises ArgumentError for options
+    that are no such tuple, and a default that is none of them.
     """
 
     kind: str
@@ -51,6 +58,20 @@ class Choice:
         if self.default not in options:
             reason = f"{what}: {self.default!r:.80} is no option; legal here: {options!r:.80}"
             raise ArgumentError("default", reason)
+        try:
+            hash(self.key)
+        except TypeError:
+            reason = f"{what}: {self.key!r:.80} cannot be hashed; needed tuples, names and numbers"
+            raise ArgumentError("key", reason) from None
+
+    @property
+    def name(self) -> Name:
+        return self.kind, self.subject
+
+    @property
+    def node(self) -> Hashable:
+        """What all that follows depends on; None when that is not known."""
+        return None if self.key is None else (self.kind, self.subject, self.options, self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +80,16 @@ class Sentence:
 
     decisions: tuple[tuple[Choice, Value], ...]
     steps: tuple[Step, ...]
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The decisions' values alone: within one space they tell sentences apart."""
+        return tuple(value for _, value in self.decisions)
+
+    @property
+    def record(self) -> tuple[tuple[str, str, Value], ...]:
+        """(kind, subject, value) of every decision: plain data, which a space can replay."""
+        return tuple((choice.kind, choice.subject, value) for choice, value in self.decisions)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {subject}={value}" for kind, subject, value in self.record)

@@ -2,11 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
 from tensorc.errors import ArgumentError
 from tensorc.schedule.step import Step
-from tensorc.space.choice import Choice, Sentence, Template, Value
+from tensorc.space.choice import Choice, Name, Sentence, Template, Value
+
+
+class Run:
+    """One run of a template, a decision at a time.
+
+    `choice` is the open decision, which has two options at least (one with a single option is taken
+    without asking); at the end it is None, and `sentence` is there.
+
+    Raises:
+        ArgumentError: the template is no generator, yields what is no Choice, or returns no steps.
+    """
+
+    __slots__ = ("_steps", "_template", "choice", "decisions")
+
+    def __init__(self, template: Template) -> None:
+        if not isinstance(template, Generator):
+            raise ArgumentError(
+                "template",
+                f"expected what a function with `yield` gives when it is called with the facts, "
+                f"got {template!r:.80}",
+            )
+        self._template = template
+        self._steps: tuple[Step, ...] = ()
+        self.decisions: list[tuple[Choice, Value]] = []
+        self.choice: Choice | None = None
+        self._advance(None)
+
+    def send(self, value: Value) -> None:
+        """Take an option of the open choice. Raises ArgumentError for what is none."""
+        choice = self.choice
+        if choice is None:
+            raise ArgumentError("value", f"got {value!r:.80}; the run is over, no choice is open")
+        if value not in choice.options:
+            legal = ", ".join(map(str, choice.options))
+            what = f"{choice.kind} {choice.subject}"
+            raise ArgumentError(
+                "decide", f"{value!r:.80} is no option of {what}; legal here: {legal}"
+            )
+        self.decisions.append((choice, value))
+        self._advance(value)
+
+    def _advance(self, value: Value | None) -> None:
+        self.choice, self._steps = _advanced(self._template, value)
+        while self.choice is not None and len(self.choice.options) == 1:
+            self.choice, self._steps = _advanced(self._template, self.choice.options[0])
+
+    @property
+    def sentence(self) -> Sentence:
+        """What the run has given. Raises ArgumentError while a choice is open."""
+        if self.choice is not None:
+            what = f"{self.choice.kind} {self.choice.subject}"
+            raise ArgumentError("run", f"it is not at its end: {what} is open")
+        return Sentence(tuple(self.decisions), self._steps)
 
 
 def drive(template: Template, decide: Callable[[Choice], Value]) -> Sentence:
@@ -16,24 +69,32 @@ def drive(template: Template, decide: Callable[[Choice], Value]) -> Sentence:
         ArgumentError: the template is no generator, yields what is no Choice, or returns no steps;
             or `decide` gives what is not an option.
     """
-    if not isinstance(template, Generator):
-        raise ArgumentError(
-            "template",
-            f"expected what a function with `yield` gives when it is called with the facts, "
-            f"got {template!r:.80}",
-        )
-    decisions: list[tuple[Choice, Value]] = []
-    choice, steps = _advanced(template, None)
-    while choice is not None:
-        value = choice.options[0] if len(choice.options) == 1 else decide(choice)
-        if value not in choice.options:
-            legal = ", ".join(map(str, choice.options))
-            what = f"{choice.kind} {choice.subject}"
-            raise ArgumentError("decide", f"{value!r} is no option of {what}; legal here: {legal}")
-        if len(choice.options) > 1:
-            decisions.append((choice, value))
-        choice, steps = _advanced(template, value)
-    return Sentence(tuple(decisions), steps)
+    run = Run(template)
+    while run.choice is not None:
+        run.send(decide(run.choice))
+    return run.sentence
+
+
+def drive_together(
+    templates: Iterable[Template], decide: Callable[[Sequence[Run]], Sequence[Value]]
+) -> list[Sentence]:
+    """Run many templates in lockstep, for one who decides for many at once.
+
+    `decide` is given the runs that are not over, each with an open `choice` and its `decisions` so
+    far, and gives a value for each, in their order.
+
+    Raises:
+        ArgumentError: as `drive`, or when there are not as many values as runs.
+    """
+    runs = [Run(template) for template in templates]
+    while running := [run for run in runs if run.choice is not None]:
+        values = decide(running)
+        if len(values) != len(running):
+            reason = f"it gave {len(values)} values for {len(running)} open choices"
+            raise ArgumentError("decide", reason)
+        for run, value in zip(running, values, strict=True):
+            run.send(value)
+    return [run.sentence for run in runs]
 
 
 def _advanced(template: Template, value: Value | None) -> tuple[Choice | None, tuple[Step, ...]]:
@@ -59,7 +120,17 @@ def defaults(choice: Choice) -> Value:
     return choice.default
 
 
-def replayed(wanted: Mapping[tuple[str, str], Value]) -> Callable[[Choice], Value]:
+def nearest_option(choice: Choice, value: Value) -> Value:
+    """A value if it is offered; else the nearest number that is, else the default."""
+    if value in choice.options:
+        return value
+    numbers = [o for o in choice.options if isinstance(o, int)]
+    if isinstance(value, int) and numbers:
+        return min(numbers, key=lambda o: (abs(o - value), o))
+    return choice.default
+
+
+def replayed(wanted: Mapping[Name, Value]) -> Callable[[Choice], Value]:
     """Decide as an earlier sentence did: (kind, subject) -> value.
 
     A value still offered is kept; else the nearest number that is offered; a decision that the
@@ -67,12 +138,6 @@ def replayed(wanted: Mapping[tuple[str, str], Value]) -> Callable[[Choice], Valu
     """
 
     def decide(choice: Choice) -> Value:
-        value = wanted.get((choice.kind, choice.subject), choice.default)
-        if value in choice.options:
-            return value
-        numbers = [o for o in choice.options if isinstance(o, int)]
-        if isinstance(value, int) and numbers:
-            return min(numbers, key=lambda o: (abs(o - value), o))
-        return choice.default
+        return nearest_option(choice, wanted.get(choice.name, choice.default))
 
     return decide

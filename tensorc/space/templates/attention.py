@@ -17,6 +17,7 @@ from tensorc.space.plan import Plan
 from tensorc.space.templates import rowwise
 from tensorc.space.templates.common import (
     PARALLEL_WORK,
+    keyed,
     nearest,
     tile_options,
     vector_widths,
@@ -119,7 +120,8 @@ def attention(facts: Facts) -> Template:
     rows = yield Choice("rows", found.values.name, options, options[-1], ("rows",))
     assert isinstance(rows, int)
     fills = {s.name: _decomposed(plan, s) for s in _reductions(found)}
-    block = yield from _values(facts, plan, found, rows, fills[found.values.name])
+    # The widths of the first product depend on the rows too.
+    block = yield from keyed(_values(facts, plan, found, rows, fills[found.values.name]), rows)
     for stage in reversed((found.scores, *found.between)):
         plan.compute_at(stage.name, block.loop)
         if stage.reduces:

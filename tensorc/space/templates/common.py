@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Hashable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeVar
 
 from tensorc.schedule.facts import Axis, Facts, StageFacts
-from tensorc.space.choice import Choice
+from tensorc.space.choice import Choice, Value
 from tensorc.space.plan import Plan
 from tensorc.target import Target
 
 WASTE = 0.15
 """The share of padded work that a tile may cost."""
 
+T = TypeVar("T")
+
 LADDER = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 24, 28, 32, 48, 64, 96, 128, 256, 512)
 PARALLEL_WORK = 1 << 15
 """Below so many scalar operations a task stays on one thread: starting the others costs more."""
 
 
+def keyed(part: Generator[Choice, Value, T], *state: Hashable) -> Generator[Choice, Value, T]:
+    """A part of a template, with keys that also hold `state`: what comes after it depends on that.
+
+    So the keys of a part need say only what the part itself depends on.
+    """
+    try:
+        choice = next(part)
+        while True:
+            key = None if choice.key is None else (choice.key, *state)
+            choice = part.send((yield replace(choice, key=key)))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=4096)
 def tile_options(extent: int, cap: int) -> tuple[int, ...]:
     """Sizes of one tile: the divisors up to the cap, and a ladder of sizes with little padding."""
     if extent <= 1:
@@ -28,6 +48,7 @@ def tile_options(extent: int, cap: int) -> tuple[int, ...]:
     return tuple(sorted(exact | ragged))
 
 
+@lru_cache(maxsize=4096)
 def vector_widths(extent: int, lanes: int) -> tuple[int, ...]:
     """Powers of two to cut an axis into vectors by: whole registers, or one covering a short axis.
 
@@ -86,7 +107,7 @@ def parallel_choice(
                 break
         if total == 1:
             default = 0
-    return Choice("parallel", subject, options, default, ("parallel", tuple(counts)))
+    return Choice("parallel", subject, options, default, "parallel")
 
 
 def make_parallel(plan: Plan, loops: Sequence[str], depth: int) -> str:

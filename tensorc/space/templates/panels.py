@@ -33,7 +33,7 @@ def chosen(
     One that the vectors step through is; one that they read whole is, by default, when a panel of
     it does not stay in the nearest cache beside the rest.
     """
-    taken = []
+    taken: list[Operand] = []
     place = place_of(anchor, vector)
     for operand in _packable(anchor, vector):
         size = 4 * width
@@ -42,7 +42,8 @@ def chosen(
         whole = operand.strides[place] == 1 and 2 * size <= target.l1
         uses = _uses(anchor, operand)
         wanted = "none" if whole or uses < FEWEST_USES else "panel"
-        what = yield Choice("pack", operand.buffer, ("none", "panel"), wanted, ("pack", size, uses))
+        key = ("pack", bool(taken))
+        what = yield Choice("pack", operand.buffer, ("none", "panel"), wanted, key)
         if what == "panel":
             taken.append(operand)
     return taken

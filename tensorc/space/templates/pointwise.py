@@ -42,7 +42,7 @@ def vector_nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice
     name, extent = names[-1]
     lanes = facts.target.lanes(32)
     options = (1, *vector_widths(extent, lanes)) if extent > 1 else (1,)
-    width = yield Choice("width", stage.name, options, nearest(options, lanes), ("pw", extent))
+    width = yield Choice("width", stage.name, options, nearest(options, lanes), "width")
     assert isinstance(width, int)
     outer = [n for n, _ in names[:-1]]
     counts = [e for _, e in names[:-1]]

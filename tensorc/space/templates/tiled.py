@@ -8,7 +8,7 @@ vectors of one tile lie side by side, and everything else is loop order.
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
@@ -17,6 +17,7 @@ from tensorc.space.templates import panels, weights
 from tensorc.space.templates.common import (
     best_rows,
     extent_of,
+    keyed,
     make_parallel,
     nearest,
     padding,
@@ -84,14 +85,15 @@ def tiled(facts: Facts) -> Template:
     vector = yield _vector_axis(facts, anchor)
     assert isinstance(vector, str)
     tiles = yield from _tiles(facts, anchor, vector)
-    order = yield Choice("order", anchor.name, ("vector first", "vector last"), "vector first")
-    spatial = [a.name for a in anchor.spatial]
-    outer_names = [n for n in spatial if n == vector or (n in tiles and tiles[n].outer > 1)]
+    outer_names = _tiled_names(anchor, vector, tiles)
+    orders = ("vector first", "vector last")
+    order = yield Choice("order", anchor.name, orders, orders[0], (vector, *outer_names))
     outer_names = _ordered(outer_names, vector, order, panels.batch(anchor))
     weights.pack(plan, anchor, vector, tiles[vector].inner)
     packed: list[Operand] = []
     if order == "vector first":
-        packed = yield from panels.chosen(facts.target, anchor, vector, tiles[vector].inner)
+        choices = panels.chosen(facts.target, anchor, vector, tiles[vector].inner)
+        packed = yield from keyed(choices, *outer_names)
     fills = plan.decompose_reduction(
         anchor.name, anchor.fill or "", [a.name for a in anchor.spatial]
     )
@@ -101,7 +103,8 @@ def tiled(facts: Facts) -> Template:
         # The copies stand within the loop over panels.
         counts = counts[: outer_names.index(vector) + 1]
     share = 4 if weights.streamed(anchor, vector) else 8
-    depth = yield parallel_choice(facts, anchor.name, counts, work_of(facts.stages), share)
+    choice = parallel_choice(facts, anchor.name, counts, work_of(facts.stages), share)
+    depth = yield replace(choice, key=(vector, *outer_names))
     assert isinstance(depth, int)
     finish(plan, found, vector, loops, fills)
     inlined = [stage for stage in found.apart[:-1] if stage.inlinable]
@@ -109,7 +112,7 @@ def tiled(facts: Facts) -> Template:
         plan.inline(stage.name)
     for stage in (*found.before, *found.apart):
         if stage not in inlined:
-            yield from vector_nest(facts, plan, stage)
+            yield from keyed(vector_nest(facts, plan, stage), vector, depth, *outer_names)
     yield from _outer_loops(facts, plan, anchor, loops, outer_names, vector, depth)
     return plan.done()
 
@@ -193,22 +196,41 @@ def _tiles(
     for axis in _row_axes(anchor, vector):
         options = tile_options(axis.extent, left)
         wanted = best_rows(axis.extent, options)
-        rows = yield Choice("rows", axis.name, options, wanted, (vectors, left))
+        names = _tiled_names(anchor, vector, tiles)
+        key = (width, parts, left, _body(tiles, budget), vector, *names)
+        rows = yield Choice("rows", axis.name, options, wanted, key)
         assert isinstance(rows, int)
         tiles[axis.name] = Tile(-(-axis.extent // rows), rows)
         left //= rows
-    body = vectors
-    for tile in tiles.values():
-        body *= tile.inner if tile.inner <= budget else 1
+    body = vectors * _body(tiles, budget)
+    names = _tiled_names(anchor, vector, tiles)
     for axis in reversed(anchor.reduction):
         room = max(MOST_UNROLLED // body, 1)
         options = tile_options(axis.extent, min(room, 16))
         wanted = 1 if _slides(anchor, axis) else nearest(options, 4)
-        part = yield Choice("unroll", axis.name, options, nearest(options, wanted), ("u", room))
+        wanted = nearest(options, wanted)
+        part = yield Choice("unroll", axis.name, options, wanted, (body, vector, *names))
         assert isinstance(part, int)
         tiles[axis.name] = Tile(-(-axis.extent // part), part)
         body *= part
     return tiles
+
+
+def _body(tiles: dict[str, Tile], budget: int) -> int:
+    """How many vectors the rows make of one, as far as they fit in registers."""
+    body = 1
+    for tile in tiles.values():
+        body *= tile.inner if tile.inner <= budget else 1
+    return body
+
+
+def _tiled_names(anchor: StageFacts, vector: str, tiles: dict[str, Tile]) -> list[str]:
+    """The spatial axes that have a loop over tiles."""
+    return [
+        a.name
+        for a in anchor.spatial
+        if a.name == vector or (a.name in tiles and tiles[a.name].outer > 1)
+    ]
 
 
 def _parts(

@@ -186,11 +186,12 @@ def _channels(
                          ("block", count))  # fmt: skip
     assert isinstance(block, int)
     loop = plan.fuse(*outer)
-    if block < count:
-        loop, _ = plan.split(loop, block)
+    if block == count:
+        return loop
+    loop, _ = plan.split(loop, block)
     parallel = facts.target.cores > 1 and work_of(facts.stages) >= PARALLEL_WORK
     threads = yield Choice("parallel", found.task.anchor.name, (0, 1), int(parallel), "parallel")
-    if threads and block < count:
+    if threads:
         plan.parallel(loop)
     return loop
 

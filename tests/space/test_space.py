@@ -1,0 +1,364 @@
+"""The space of a task: counted exactly, numbered, drawn, walked; keys tell nodes apart."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Generator, Iterator
+from itertools import islice
+from math import prod
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tensorc.errors import ArgumentError, LimitError
+from tensorc.schedule.facts import Facts, facts
+from tensorc.schedule.schedule import Schedule
+from tensorc.schedule.step import Step
+from tensorc.space import counting
+from tensorc.space.choice import Choice, Sentence, Value
+from tensorc.space.drive import Run, drive_together
+from tensorc.space.space import Space
+from tensorc.target import Target
+from tensorc.testing import sentences, tasks
+from tensorc.testing.spaces import unequal_nodes
+from tests.space.tasks import TASKS, matmul
+
+TARGETS = ("cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4")
+# Enumerated one by one.
+SMALL = ("conv1x1_residual", "matmul_one_row", "softmax_short", "results_apart", "attention_groups")
+
+
+def space_of(name: str, target: str = TARGETS[1]) -> Space:
+    return Space(TASKS[name](), target)
+
+
+@st.composite
+def small_spaces(draw: st.DrawFn) -> Space:
+    return space_of(draw(st.sampled_from(sorted(TASKS))), draw(st.sampled_from(TARGETS)))
+
+
+# A template of three axes, each cut in two, whose parts share a budget. ------------------------
+
+EXTENTS = (12, 8, 6)
+BUDGET = 24
+
+
+def toy(_: Facts) -> Generator[Choice, Value, tuple[Step, ...]]:
+    left = BUDGET
+    for number, extent in enumerate(EXTENTS):
+        options = tuple(n for n in range(1, min(extent, left) + 1) if extent % n == 0)
+        inner = yield Choice("tile", f"a{number}", options, options[-1], left)
+        assert isinstance(inner, int)
+        left //= inner
+    yield Choice("order", "C", ("rows", "columns"), "rows", "order")
+    return ()
+
+
+def of_toy() -> Iterator[tuple[Value, ...]]:
+    """The sentences of `toy`, a Choice with one option left out."""
+
+    def below(number: int, left: int, values: tuple[Value, ...]) -> Iterator[tuple[Value, ...]]:
+        if number == len(EXTENTS):
+            yield from ((*values, "rows"), (*values, "columns"))
+            return
+        extent = EXTENTS[number]
+        options = [n for n in range(1, min(extent, left) + 1) if extent % n == 0]
+        for n in options:
+            yield from below(number + 1, left // n, values if len(options) == 1 else (*values, n))
+
+    return below(0, BUDGET, ())
+
+
+def toy_space() -> Space:
+    return Space(matmul(4, 4, 4), TARGETS[1], template=toy)
+
+
+def test_numbers_follow_the_order_of_the_options() -> None:
+    space, expected = toy_space(), list(of_toy())
+    assert space.count == len(expected)
+    assert [s.values for s in space.enumerate()] == expected
+    assert [space.unrank(n).values for n in range(space.count)] == expected
+    assert [space.rank(values) for values in expected] == list(range(space.count))
+    assert space.nodes < len(expected) / 2
+
+
+def test_equal_nodes_are_counted_once() -> None:
+    def free(_: Facts) -> Generator[Choice, Value, tuple[Step, ...]]:
+        for n in range(60):
+            yield Choice("flag", f"f{n}", (0, 1), 0, "independent")
+        return ()
+
+    space = Space(matmul(4, 4, 4), TARGETS[1], template=free)
+    assert (space.count, space.nodes) == (2**60, 60)
+    assert space.rank(space.unrank(12345 << 40)) == 12345 << 40
+
+
+def test_without_keys_nodes_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unkeyed(_: Facts) -> Generator[Choice, Value, tuple[Step, ...]]:
+        first = yield Choice("flag", "f", (0, 1), 0)
+        for n in range(6):
+            yield Choice("flag", f"g{n}", (0, 1) if first else (0, 1, 2), 0)
+        return ()
+
+    space = Space(matmul(4, 4, 4), TARGETS[1], template=unkeyed)
+    assert space.count == 2**6 + 3**6
+    monkeypatch.setattr(counting, "MOST_NODES", 100)
+    with pytest.raises(LimitError, match="more than 100 different nodes, one of them at flag g"):
+        _ = Space(matmul(4, 4, 4), TARGETS[1], template=unkeyed).count
+
+
+# The spaces of the CPU templates ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_count_is_the_number_of_sentences(name: str) -> None:
+    space = space_of(name)
+    found = [sentence.values for sentence in space.enumerate()]
+    assert space.count == len(found) == len(set(found))
+    picked = random.Random(name).sample(range(len(found)), min(len(found), 20))
+    assert [space.unrank(n).values for n in picked] == [found[n] for n in picked]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_equal_keys_have_equal_remaining_trees(name: str) -> None:
+    for target in TARGETS:
+        assert unequal_nodes(space_of(name, target), seed=name, walks=60) is None
+
+
+def test_a_wrong_key_is_found() -> None:
+    def wrong(_: Facts) -> Generator[Choice, Value, tuple[Step, ...]]:
+        first = yield Choice("tile", "a", (1, 2, 4), 1, "a")
+        yield Choice("order", "C", ("rows", "columns"), "rows", "order")
+        options = (1, 2) if first == 4 else (1, 2, 3)
+        yield Choice("tile", "b", options, 1, "b")
+        return ()
+
+    found = unequal_nodes(Space(matmul(4, 4, 4), TARGETS[1], template=wrong), seed=0, walks=60)
+    assert found is not None
+    assert "order C" in found
+    assert "tile b" in found
+
+
+@given(small_spaces(), st.integers(0, 10**9), st.booleans())
+@settings(max_examples=40)
+def test_a_sentence_has_one_number(space: Space, seed: int, uniform: bool) -> None:
+    (sentence,) = space.sample(seed, uniform=uniform)
+    number = space.rank(sentence)
+    assert 0 <= number < space.count
+    assert space.unrank(number) == sentence
+    assert space.sentence(sentence.values) == sentence
+    assert space.replay(sentence.record) == sentence
+    assert space.replay(sentence) == sentence
+
+
+@given(small_spaces(), st.integers(0, 10**9))
+@settings(max_examples=15)
+def test_every_option_can_be_completed(space: Space, seed: int) -> None:
+    source, run = random.Random(seed), Run(space.start())
+    while run.choice is not None:
+        choice, before = run.choice, [value for _, value in run.decisions]
+        assert len(choice.options) >= 2
+        for option in choice.options:
+            branch = Run(space.start())
+            for value in (*before, option):
+                branch.send(value)
+            while branch.choice is not None:
+                branch.send(source.choice(branch.choice.options))
+            assert branch.sentence.values[: len(before) + 1] == (*before, option)
+        run.send(source.choice(choice.options))
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_drawn_sentences_are_of_the_space(data: st.DataObject) -> None:
+    space = Space(data.draw(tasks()), TARGETS[1])
+    sentence = data.draw(sentences(space))
+    assert space.unrank(space.rank(sentence)) == sentence
+
+
+# Draws --------------------------------------------------------------------------------------------
+
+
+def test_a_seed_gives_the_same_sentences() -> None:
+    for uniform in (False, True):
+        space = space_of("conv3x3")
+        few, many = (space.sample(7, n, uniform=uniform) for n in (5, 20))
+        assert few == many[:5]
+        assert many == space_of("conv3x3").sample(7, 20, uniform=uniform)
+        assert many != space.sample(8, 20, uniform=uniform)
+        assert len({sentence.values for sentence in many}) > 10
+
+
+def chi_square(counts: list[int], expected: list[float]) -> float:
+    """How many standard deviations the statistic is over its mean, for draws as expected."""
+    total = sum((n - e) ** 2 / e for n, e in zip(counts, expected, strict=True))
+    freedom = len(counts) - 1
+    return (total - freedom) / (2 * freedom) ** 0.5
+
+
+def test_uniform_draws_are_uniform_and_walks_are_not() -> None:
+    space, draws = space_of("matmul_one_column"), 2500
+    every = [sentence.values for sentence in space.enumerate()]
+    uniform = [draws / len(every)] * len(every)
+    drawn = Counter(s.values for s in space.sample("draws", draws, uniform=True))
+    assert abs(chi_square([drawn[v] for v in every], uniform)) < 4
+    # A walk meets a sentence as often as its options say.
+    chances = [
+        draws * prod(1 / len(choice.options) for choice, _ in space.sentence(values).decisions)
+        for values in every
+    ]
+    walked = Counter(s.values for s in space.sample("walks", draws))
+    found = [walked[v] for v in every]
+    assert abs(chi_square(found, chances)) < 4
+    assert chi_square(found, uniform) > 20
+
+
+def test_many_generators_run_in_lockstep() -> None:
+    space, asked = space_of("matmul"), []
+
+    def decide(runs: Any) -> list[Value]:
+        asked.append(len(runs))
+        return [run.choice.options[len(run.decisions) % len(run.choice.options)] for run in runs]
+
+    found = space.together(5, decide)
+    one = space.drive(lambda choice: choice.options[0])
+    assert len({sentence.values for sentence in found}) == 1
+    assert asked == [5] * len(found[0].decisions)
+    mixed = drive_together(
+        [space.start(), space_of("pointwise").start()],
+        lambda runs: [run.choice.options[0] for run in runs],
+    )
+    assert mixed[0] == one
+    with pytest.raises(ArgumentError, match="it gave 1 values for 2 open choices"):
+        space.together(2, lambda runs: [runs[0].choice.default])
+
+
+# Neighbours ---------------------------------------------------------------------------------------
+
+
+def test_neighbours_change_one_value_or_move_one_factor() -> None:
+    space = toy_space()
+    sentence = space.sentence((4, 1, 2, "rows"))
+    found = [s.values for s in space.neighbours(sentence)]
+    ones = [(n, 1, 2, "rows") for n in (1, 2, 3, 6)] + [(12, 1, 2, "rows")]
+    assert found[: len(ones)] == ones
+    assert (4, 2, 2, "rows") in found
+    # What the budget no longer allows becomes the nearest that it does.
+    assert (4, 4, "rows") in found
+    assert (4, 1, 2, "columns") in found
+    assert sentence.values not in found
+
+
+def test_a_prime_factor_moves_between_the_parts_of_an_axis() -> None:
+    def parts(_: Facts) -> Generator[Choice, Value, tuple[Step, ...]]:
+        first = yield Choice("tile", "i", (1, 2, 3, 4, 6, 12), 1, "i")
+        assert isinstance(first, int)
+        yield Choice("rows", "i", tuple(n for n in range(1, 13) if 12 // first % n == 0), 1, first)
+        yield Choice("tile", "j", (1, 2, 3), 1, "j")
+        return ()
+
+    space = Space(matmul(4, 4, 4), TARGETS[1], template=parts)
+    sentence = space.sentence((6, 2, 1))
+    moved = {(3, 4, 1), (2, 6, 1), (12, 1)}
+    found = {s.values for s in space.neighbours(sentence)}
+    assert {v for v in found if v[0] != 6 and v[1] != 2} >= {(3, 4, 1), (2, 6, 1)}
+    assert all(len({*v}) for v in moved)
+    assert (6, 1, 2) not in found
+
+
+@given(small_spaces(), st.integers(0, 10**9))
+@settings(max_examples=15)
+def test_neighbours_are_other_sentences_of_the_space(space: Space, seed: int) -> None:
+    (sentence,) = space.sample(seed)
+    found = list(islice(space.neighbours(sentence), 40))
+    values = [s.values for s in found]
+    assert len(set(values)) == len(values)
+    assert sentence.values not in values
+    for other in found[:5]:
+        assert space.sentence(other.values) == other
+    if sentence.decisions:
+        assert found
+
+
+# Replay and parts of a space ----------------------------------------------------------------------
+
+
+def test_old_records_stay_valid() -> None:
+    space = toy_space()
+    assert space.replay({("tile", "a0"): 5, ("gone", "x"): 3}).values[0] == 4
+    assert space.replay([("tile", "a0", 100)]).values[0] == 12
+    assert space.replay([("tile", "a0", "wide")]) == space.default()
+    assert space.replay([["order", "C", "columns"]]).values[-1] == "columns"
+
+
+@given(small_spaces(), small_spaces(), st.integers(0, 10**9))
+@settings(max_examples=20)
+def test_a_record_of_one_task_can_be_replayed_on_another(
+    space: Space, other: Space, seed: int
+) -> None:
+    (sentence,) = other.sample(seed)
+    found = space.replay(sentence.record)
+    for choice, value in found.decisions:
+        wanted = {(k, s): v for k, s, v in sentence.record}.get(choice.name, choice.default)
+        assert value == wanted or wanted not in choice.options
+
+
+def test_decisions_that_are_kept_are_no_choices() -> None:
+    space = space_of("matmul").keeping([("template", "matmul", "tiled")])
+    part = space.keeping([("vector", "C", "i")]).keeping({("order", "C"): "vector last"})
+    assert list(part.kept) == [("template", "matmul"), ("vector", "C"), ("order", "C")]
+    assert part.count == len(list(part.enumerate()))
+    assert 0 < part.count < space.count
+    for sentence in part.sample(0, 20):
+        kept = [(*name, value) for name, value in part.kept.items()]
+        whole = space.replay([*sentence.record, *kept])
+        assert whole.steps == sentence.steps
+        assert ("vector", "C", "i") in whole.record
+
+
+def test_a_space_is_made_of_functions_schedules_and_facts() -> None:
+    func = TASKS["matmul"]()
+    target = Target.parse(TARGETS[0])
+    spaces = [Space(func, TARGETS[0]), Space(facts(func, target)), Space(Schedule(func, target))]
+    assert len({space.facts for space in spaces}) == 1
+    assert len({space.count for space in spaces}) == 1
+
+
+# Mistakes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: s.unrank(s.count), "the sentences have numbers from 0 to"),
+        (lambda s: s.unrank(-1), "got -1"),
+        (lambda s: s.unrank("first"), "got 'first'"),
+        (lambda s: s.rank((5, 1, 2, "rows")), "5 is no option of tile a0; legal here: 1, 2, 3, 4"),
+        (lambda s: s.rank((4, 1)), "it is not at its end: tile a2 is open"),
+        (lambda s: s.rank((4, 1, 2, "rows", 1)), "the run is over, no choice is open"),
+        (lambda s: s.sample(0, -1), "needed a number of sentences"),
+        (lambda s: s.replay([("tile", "a0")]), r"subject, value\), got \('tile', 'a0'\)"),
+        (lambda s: s.replay(7), "needed .* triples, got 7"),
+        (lambda s: s.replay({"tile": 4}), r"subject, value\), got \('t', 'i', 'l', 'e', 4\)"),
+        (lambda s: s.keeping([("tile", "a0", 1.5)]), r"got \('tile', 'a0', 1.5\)"),
+        (lambda s: Space(s), "expected a Func, a Schedule or Facts"),
+        (lambda s: Run(s.start()).sentence, "it is not at its end: tile a0 is open"),
+    ],
+)
+def test_mistakes_are_told(call: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        call(toy_space())
+
+
+def test_a_key_that_cannot_be_hashed_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"tile i: .* cannot be hashed"):
+        Choice("tile", "i", (1, 2), 1, key=[1])  # type: ignore[arg-type]
+
+
+def test_sentences_say_what_they_decide() -> None:
+    sentence = toy_space().sentence((4, 1, 2, "rows"))
+    assert isinstance(sentence, Sentence)
+    assert str(sentence) == "tile a0=4, tile a1=1, tile a2=2, order C=rows"
