@@ -8,6 +8,7 @@ from tensorc.schedule.facts import Facts
 from tensorc.space.choice import Choice, Template, TemplateFunction
 from tensorc.space.plan import Plan
 from tensorc.space.templates import attention, pointwise, rowwise, tiled, windows
+from tensorc.space.templates.common import keyed
 
 TEMPLATES: Mapping[str, tuple[Callable[[Facts], object], TemplateFunction]] = {
     "attention": (attention.task, attention.attention),
@@ -29,4 +30,4 @@ def cpu(facts: Facts) -> Template:
     if not fitting:
         return Plan(facts.names).done()
     chosen = yield Choice("template", facts.name, fitting, fitting[0], "template")
-    return (yield from TEMPLATES[str(chosen)][1](facts))
+    return (yield from keyed(TEMPLATES[str(chosen)][1](facts), chosen))
