@@ -11,7 +11,11 @@ from tensorc.codegen.passes.flatten import flat_index
 from tensorc.codegen.passes.trees import find, lanes_here
 from tensorc.codegen.values import Value
 from tensorc.dtype import DType
+from tensorc.ir.arith import constant, sub
 from tensorc.ir.nodes import Alloc, For, If, MaskedStore, Prefetch, Seq, Stmt, Store
+
+KEPT = 4
+"""An unrolled loop whose iterations load so few vectors each keeps them for the next iteration."""
 
 
 def execute(c: Context, stmt: Stmt) -> None:
@@ -70,9 +74,9 @@ def _loop(c: Context, loop: For) -> None:
         c.checks.statement, c.checks.buffer = name, ""
     begin, end = index_of(c, loop.begin), index_of(c, loop.end)
     if _unrolled(loop, begin, end):
-        outer = any(inner.kind == "unroll" for inner in find(loop.body, For))
+        many = _copies(loop.body) > KEPT
         for iteration in range(int(begin), int(end)):
-            if outer:
+            if many:
                 c.out.forget_loads()
             c.variables[name] = iteration
             execute(c, loop.body)
@@ -80,6 +84,16 @@ def _loop(c: Context, loop: For) -> None:
         emit_parallel.region(c, loop, begin, end)
     else:
         _counted(c, loop, begin, end)
+
+
+def _copies(stmt: Stmt) -> int:
+    """How often the loops that are written out within a statement repeat what is in them."""
+    written_out = (inner for inner in find(stmt, For) if inner.kind == "unroll")
+    return max((_extent(inner) * _copies(inner.body) for inner in written_out), default=1)
+
+
+def _extent(loop: For) -> int:
+    return constant(sub(loop.end, loop.begin)) or 1
 
 
 def _unrolled(loop: For, begin: int | str, end: int | str) -> bool:

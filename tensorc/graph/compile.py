@@ -14,6 +14,7 @@ from tensorc.graph.graph import Array, Graph, Value
 from tensorc.graph.kernels import Scheduler, build_kernels
 from tensorc.graph.network import Network, load
 from tensorc.graph.passes import fuse, optimised
+from tensorc.graph.passes.blocks import in_planes
 from tensorc.graph.reports import Comparison, Layer, Profile, difference, profile_of, task_table
 from tensorc.graph.tasks import Partition, Task, partition
 from tensorc.target import Target
@@ -77,7 +78,7 @@ def partitioned(
         Executor(graph, parts, _runnable(parts, target, "none", backend)).run([], results)
         return dict(zip(graph.outputs, results, strict=True))
 
-    *_, (_, graph) = optimised(network.graph, evaluate)
+    *_, (_, graph) = optimised(network.graph, evaluate, target.lanes(32))
     return graph, partition(graph, fuse(graph))
 
 
@@ -191,10 +192,11 @@ class CompiledNetwork:
         arrays = self._results_for(given)[1]
         for call in self._executor.steps(self._inputs.arrays(given), arrays):
             for value in call.outputs:
-                if value in known:
-                    ours = self._executor.value(value)
+                planes = self.graph.blocked.get(value, value)
+                if planes in known:
+                    ours = in_planes(self._executor.value(value), planes.shape)
                     layers.append(
-                        Layer(call.where, call.label, value.name, *difference(ours, known[value]))
+                        Layer(call.where, call.label, planes.name, *difference(ours, known[planes]))
                     )
         references = self._network.results(module, arguments, keywords)
         results = tuple(

@@ -119,7 +119,8 @@ class Graph:
     """A network: nodes in an order in which each runs after those whose results it takes.
 
     `constants` holds arrays in the form in which the interpreter stores them (bf16 as uint16). An
-    output may be an input or a constant, and may be listed twice.
+    output may be an input or a constant, and may be listed twice. `blocked` names, for an image in
+    blocks of channels, the image in planes of which it is a form.
     """
 
     inputs: tuple[Value, ...]
@@ -127,6 +128,7 @@ class Graph:
     nodes: tuple[Node, ...]
     constants: Mapping[Value, Array] = field(default_factory=dict)
     name: str = "network"
+    blocked: Mapping[Value, Value] = field(default_factory=dict)
 
     def producers(self) -> dict[Value, Node]:
         """The node that each value comes from; inputs and constants have none."""

@@ -53,8 +53,8 @@ class Operator:
 _TABLE: dict[str, Operator] = {}
 _FAMILIES = (
     "pointwise", "functions", "special", "parts", "activations", "views", "fills", "linear",
-    "pooling", "columns", "reductions", "norms", "statistics", "scans", "indexing", "scatter",
-    "sorting", "sampling", "distances",
+    "blocked", "pooling", "columns", "reductions", "norms", "statistics", "scans", "indexing",
+    "scatter", "sorting", "sampling", "distances",
 )  # fmt: skip
 
 

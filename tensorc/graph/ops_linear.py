@@ -231,7 +231,7 @@ def _cropped(source: Operand, low: Sequence[int], high: Sequence[int]) -> Operan
     return padded(source, [max(a, 0) for a in low], [max(b, 0) for b in high], 0)
 
 
-def _window_extents(
+def window_extents(
     source: Shape, kernel: Shape, stride: Sequence[int], dilation: Sequence[int]
 ) -> Shape:
     return tuple(
@@ -267,7 +267,7 @@ def _correlated(
             factor = weight[(c, channel, *window)]
         return _sum(source[(n, row, *place)] * factor, [channel, *window])
 
-    extents = _window_extents(source.shape[2:], kernel, stride, dilation)
+    extents = window_extents(source.shape[2:], kernel, stride, dilation)
     shape = (source.shape[0], outputs * groups, *extents)
     return stage("conv", shape, ("n", "c", *spatial), element)[0]
 

@@ -11,10 +11,12 @@ The protocol. One word, `state`, holds everything that decides who may touch a r
 * A worker joins by a compare-and-swap that adds 1 to `running` of an open state; the sum is its
   index. It leaves by a subtraction. So a region has left nothing behind once it is closed and
   `running` is 0, and a worker that comes late, or never, holds nobody up.
-* Indices of the loop are taken from `next` one at a time. A worker leaves only when none is left,
-  which makes its own index safe to give to a later one: that one finds nothing to run.
-* After a failure no further index is handed out. All below the failing one were handed out before
-  and are run, so the lowest failing index, which is the one reported, does not depend on timing.
+* Indices of the loop are taken from `next` in runs of one length: a sixteenth of a worker's share,
+  at least one. A worker leaves only when none is left, which makes its own index safe to give to a
+  later one: that one finds nothing to run.
+* After a failure no further run is handed out, and its own run ends. All runs below were handed out
+  before and are worked through, so the lowest failing index, which is the one reported, does not
+  depend on timing.
 * Whoever waits spins for a bounded time and then sleeps on the word that will change. It offers its
   processor to others now and then: the thread it waits for may need just that one. `sleeping` and
   `waiting` tell the other side that a system call is needed; each is written before the word is
@@ -203,15 +205,29 @@ entry:
   %fn = load ptr, ptr @fn
   %ctx = load ptr, ptr @ctx
   %n = load i64, ptr @n
+  %workers = load atomic i32, ptr @participants monotonic, align 4
+  %workers.wide = zext i32 %workers to i64
+  %parts = shl i64 %workers.wide, 4
+  %share = udiv i64 %n, %parts
+  %length = call i64 @llvm.umax.i64(i64 %share, i64 1)
   br label %take
 take:
-  %i = atomicrmw add ptr @next, i64 1 acq_rel
-  %left = icmp slt i64 %i, %n
-  br i1 %left, label %call, label %exit
+  %first = atomicrmw add ptr @next, i64 %length acq_rel
+  %left = icmp ult i64 %first, %n
+  br i1 %left, label %begin, label %exit
+begin:
+  %behind = add i64 %first, %length
+  %end = call i64 @llvm.umin.i64(i64 %behind, i64 %n)
+  br label %call
 call:
+  %i = phi i64 [%first, %begin], [%i.next, %done.one]
   %code = call i32 %fn(ptr %ctx, i64 %i, i32 %worker)
   %failed = icmp ne i32 %code, 0
-  br i1 %failed, label %failure, label %take
+  br i1 %failed, label %failure, label %done.one
+done.one:
+  %i.next = add i64 %i, 1
+  %more = icmp ult i64 %i.next, %end
+  br i1 %more, label %call, label %take
 failure:
   call void @fail(i64 %i, i32 %code)
   br label %take
@@ -407,6 +423,7 @@ finish:
   ret i32 %code
 }
 declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
 """
 
 

@@ -187,6 +187,42 @@ def attention(heads: int, rows: int, keys: int, depth: int, *, groups: int = 1) 
     return tc.func_of([query, key, value, mask], [out], name="attention")
 
 
+def blocked(
+    inputs: int, blocks: int, size: int, taps: int, *, step: int = 1, lanes: int = 8
+) -> Func:
+    """A convolution of channels in blocks (c, h, w, b), padded, with a ReLU behind it; of one input
+    block, depthwise."""
+    apart = inputs == 0
+    pad, data = taps // 2, tc.placeholder((inputs or blocks, size, size, lanes), "f32", name="X")
+    dims = (blocks, taps, taps, lanes) if apart else (blocks, inputs, taps, taps, lanes, lanes)
+    weight = tc.placeholder(dims, "f32", name="W", mode="const")
+
+    def inside(c: object, h: object, w: object, b: object) -> object:
+        rows = tc.logical_and(h >= pad, h < size + pad)
+        columns = tc.logical_and(w >= pad, w < size + pad)
+        return tc.select(tc.logical_and(rows, columns), data[c, h - pad, w - pad, b], 0.0)
+
+    whole = (inputs or blocks, size + 2 * pad, size + 2 * pad, lanes)
+    source = tc.compute(whole, inside, name="P") if pad else data
+    i, r, s, k = (
+        tc.reduce_axis(n, name=m)
+        for n, m in ((inputs, "i"), (taps, "r"), (taps, "s"), (lanes, "k"))
+    )
+
+    def total(o: object, h: object, w: object, b: object) -> object:
+        place = (h * step + r, w * step + s)
+        if apart:
+            return tc.sum(source[(o, *place, b)] * weight[o, r, s, b], axis=[r, s])
+        return tc.sum(source[(i, *place, k)] * weight[o, i, r, s, k, b], axis=[i, r, s, k])
+
+    out = (size + 2 * pad - taps) // step + 1
+    sums = tc.compute((blocks, out, out, lanes), total, name="C")
+    relu = tc.compute(
+        (blocks, out, out, lanes), lambda o, h, w, b: tc.maximum(sums[o, h, w, b], 0.0), name="Y"
+    )
+    return tc.func_of([data, weight], [relu], name="blocked")
+
+
 # What data tell: where the last stage reads, and whether it reads what stages before it made.
 PLACED = """
 def put(X: Buffer["f32", 6, 3], K: Buffer["f32", 2], V: Buffer["f32", 2, 3],
@@ -260,5 +296,9 @@ TASKS: dict[str, Callable[[], Func]] = {
     "attention": lambda: attention(2, 8, 20, 12),
     "attention_blocks": lambda: attention(2, 48, 9, 5),
     "attention_groups": lambda: attention(4, 6, 5, 3, groups=2),
+    "blocked": lambda: blocked(2, 3, 7, 3),
+    "blocked_points": lambda: blocked(3, 4, 5, 1, lanes=4),
+    "blocked_wide": lambda: blocked(1, 2, 9, 3, step=2, lanes=16),
+    "blocked_depthwise": lambda: blocked(0, 3, 8, 3),
     "depthwise_wide": lambda: depthwise(2, 37, taps=5, pad=2),
 }

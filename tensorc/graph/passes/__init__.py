@@ -6,16 +6,23 @@ from collections.abc import Iterator
 
 from tensorc.graph.graph import Graph
 from tensorc.graph.passes.batch_norm import fold_batch_norm
+from tensorc.graph.passes.blocks import block_channels
 from tensorc.graph.passes.cleanup import clean_up
 from tensorc.graph.passes.constants import Evaluate, fold_constants
 from tensorc.graph.passes.fuse import fuse
 from tensorc.graph.passes.scales import move_scales
 
-__all__ = ["clean_up", "fold_batch_norm", "fold_constants", "fuse", "move_scales", "optimised"]
+__all__ = [
+    "block_channels", "clean_up", "fold_batch_norm", "fold_constants", "fuse", "move_scales",
+    "optimised",
+]  # fmt: skip
 
 
-def optimised(graph: Graph, evaluate: Evaluate) -> Iterator[tuple[str, Graph]]:
-    """The graph after each pass, with the pass's name, in the order in which they are run."""
+def optimised(graph: Graph, evaluate: Evaluate, lanes: int) -> Iterator[tuple[str, Graph]]:
+    """The graph after each pass, with the pass's name, in the order in which they are run.
+
+    `lanes` is the number of f32 in a vector of the target.
+    """
     graph = clean_up(graph)
     yield "clean up", graph
     graph = fold_batch_norm(graph)
@@ -24,3 +31,5 @@ def optimised(graph: Graph, evaluate: Evaluate) -> Iterator[tuple[str, Graph]]:
     yield "move scales", graph
     graph = clean_up(fold_constants(graph, evaluate))
     yield "fold constants", graph
+    graph = clean_up(block_channels(graph, lanes))
+    yield "block channels", graph

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from tensorc.schedule.facts import Facts
 from tensorc.space.choice import Choice, Template, TemplateFunction
 from tensorc.space.plan import Plan
-from tensorc.space.templates import attention, pointwise, rowwise, tiled, windows
+from tensorc.space.templates import attention, blocked, pointwise, rowwise, tiled, windows
 from tensorc.space.templates.common import keyed
 
 TEMPLATES: Mapping[str, tuple[Callable[[Facts], object], TemplateFunction]] = {
     "attention": (attention.task, attention.attention),
+    "blocked": (blocked.task, blocked.blocked),
     "windows": (windows.task, windows.windows),
     "tiled": (tiled.task, tiled.tiled),
     "rowwise": (rowwise.applies, rowwise.rowwise),
