@@ -1,0 +1,278 @@
+"""The reader of one kernel: its parameters, limits, registers, labels and instructions."""
+
+from __future__ import annotations
+
+from tensorc.emulator.ptx import (
+    Address,
+    Instruction,
+    Integer,
+    Kernel,
+    Label,
+    Name,
+    Not,
+    Operand,
+    Pair,
+    Parameter,
+    Place,
+    Register,
+    Sink,
+    Special,
+    Variable,
+    Vector,
+    bits_of,
+)
+from tensorc.emulator.ptx_declarations import SPACES, Declarations
+from tensorc.emulator.ptx_tokens import float_literal
+
+
+class KernelReader:
+    """One kernel, and the scopes of names within it."""
+
+    def __init__(self, reader: Declarations):
+        self.tokens = reader
+        self.parameters: list[Parameter] = []
+        self.registers: dict[str, str] = {}
+        self.variables: list[Variable] = []
+        self.body: list[Instruction | Label] = []
+        self.targets: dict[str, tuple[str, ...]] = {}
+        self.scopes: list[dict[str, str]] = []
+        self.scope_count = 0
+        self.source: tuple[str, int, int] = ("", 0, 0)
+
+    def kernel(self) -> Kernel:
+        tokens = self.tokens
+        tokens.expect(".entry")
+        name = tokens.word("the name of a kernel")
+        if tokens.accept("("):
+            while not tokens.accept(")"):
+                self.parameter()
+                tokens.accept(",")
+        threads, exact = self.limits()
+        self.block()
+        return Kernel(
+            name,
+            tuple(self.parameters),
+            self.registers,
+            tuple(self.variables),
+            tuple(self.body),
+            threads,
+            exact,
+            self.targets,
+        )
+
+    def parameter(self) -> None:
+        tokens = self.tokens
+        tokens.expect(".param")
+        align, element = tokens.shape()
+        name = tokens.word("the name of a parameter")
+        count = tokens.dimensions()
+        if count is None:
+            raise tokens.error("a parameter has a size")
+        size = count * bits_of(element) // 8
+        end = max((p.offset + p.size for p in self.parameters), default=0)
+        self.parameters.append(Parameter(name, element, size, -(-end // align) * align))
+
+    def limits(self) -> tuple[int | None, tuple[int, int, int] | None]:
+        """The directives between parameters and body that limit a launch."""
+        threads, exact = None, None
+        tokens = self.tokens
+        while tokens.text != "{":
+            directive = tokens.take()
+            numbers: list[int] = []
+            while tokens.kind == "number":
+                numbers.append(tokens.integer())
+                tokens.accept(",")
+            if directive in (".maxntid", ".reqntid"):
+                x, y, z = (*numbers, 1, 1)[:3]
+                threads = x * y * z
+                exact = (x, y, z) if directive == ".reqntid" else exact
+            elif directive in (".reqnctapercluster", ".explicitcluster"):
+                raise tokens.error("clusters of blocks are not emulated")
+            elif directive == ".pragma":
+                tokens.skip_past(";")
+        return threads, exact
+
+    # Statements -----------------------------------------------------------------------------------
+
+    def block(self) -> None:
+        """`{ ... }`, a scope of names."""
+        tokens = self.tokens
+        tokens.expect("{")
+        self.scopes.append({})
+        number = self.scope_count
+        self.scope_count += 1
+        while not tokens.accept("}"):
+            self.statement(number)
+        self.scopes.pop()
+
+    def statement(self, scope: int) -> None:
+        tokens = self.tokens
+        match tokens.text:
+            case "{":
+                self.block()
+            case ".reg":
+                self.registers_of(scope)
+            case ".loc":
+                self.location()
+            case ".file":
+                tokens.file_name()
+            case ".pragma":
+                tokens.skip_past(";")
+            case ".param":
+                self.call_parameter()
+            case text if text in SPACES:
+                self.variables.append(tokens.variable())
+            case _:
+                self.labelled_or_instruction()
+
+    def call_parameter(self) -> None:
+        """A parameter of a call: the functions that may be called here look at none of them."""
+        tokens = self.tokens
+        tokens.take()
+        tokens.shape()
+        tokens.word("the name of a parameter")
+        tokens.dimensions()
+        tokens.expect(";")
+
+    def registers_of(self, scope: int) -> None:
+        tokens = self.tokens
+        tokens.take()
+        type_name = tokens.take()[1:]
+        if not bits_of(type_name):
+            raise tokens.error(f"registers of type .{type_name} are not emulated")
+        while True:
+            name = tokens.word("the name of a register")
+            names = [name]
+            if tokens.accept("<"):
+                names = [f"{name}{number}" for number in range(tokens.integer())]
+                tokens.expect(">")
+            for each in names:
+                unique = each if scope == 0 else f"{each}#{scope}"
+                self.scopes[-1][each] = unique
+                self.registers[unique] = type_name
+            if not tokens.accept(","):
+                break
+        tokens.expect(";")
+
+    def location(self) -> None:
+        """`.loc file line column[, function_name label, inlined_at file line column]`."""
+        tokens = self.tokens
+        tokens.take()
+        file, line = tokens.integer(), tokens.integer()
+        tokens.integer()
+        caller = 0
+        while tokens.accept(","):
+            match tokens.word("function_name or inlined_at"):
+                case "function_name":
+                    tokens.word("a label")
+                    if tokens.accept("+"):
+                        tokens.integer()
+                case _:
+                    tokens.integer()
+                    caller = tokens.integer()
+                    tokens.integer()
+        if line:
+            self.source = (tokens.files.get(file, str(file)), line, caller)
+
+    def labelled_or_instruction(self) -> None:
+        tokens = self.tokens
+        if tokens.kind == "word":
+            start = tokens.at
+            name = tokens.take()
+            if tokens.accept(":"):
+                if tokens.text in (".branchtargets", ".callprototype"):
+                    self.branch_targets(name)
+                else:
+                    self.body.append(Label(name))
+                return
+            tokens.at = start
+        self.instruction()
+
+    def branch_targets(self, name: str) -> None:
+        tokens = self.tokens
+        if tokens.take() == ".callprototype":
+            tokens.skip_past(";")
+            return
+        labels = [tokens.word("a label")]
+        while tokens.accept(","):
+            labels.append(tokens.word("a label"))
+        tokens.expect(";")
+        self.targets[name] = tuple(labels)
+
+    def instruction(self) -> None:
+        tokens = self.tokens
+        place = Place(tokens.line, *self.source)
+        guard: Operand | None = None
+        if tokens.accept("@"):
+            negated = tokens.accept("!")
+            predicate = self.named(tokens.word("a predicate"))
+            guard = Not(predicate) if negated else predicate
+        opcode, *modifiers = tokens.word("an instruction").split(".")
+        operands: list[Operand] = []
+        while not tokens.accept(";"):
+            operands.append(self.operand())
+            if tokens.text != ";":
+                tokens.expect(",")
+        self.body.append(Instruction(opcode, tuple(modifiers), tuple(operands), guard, place))
+
+    # Operands -------------------------------------------------------------------------------------
+
+    def operand(self) -> Operand:
+        tokens = self.tokens
+        match tokens.text:
+            case "{":
+                return Vector(self.listed("{", "}"))
+            case "(":
+                return Vector(self.listed("(", ")"))
+            case "[":
+                return self.address()
+            case "!":
+                tokens.take()
+                return Not(self.named(tokens.word("a predicate")))
+        if tokens.kind == "float":
+            return float_literal(tokens.take())
+        if tokens.kind != "word":
+            return Integer(tokens.integer())
+        found = self.named(tokens.take())
+        if tokens.accept("|"):
+            return Pair(found, self.operand())
+        if isinstance(found, Name) and tokens.text in ("+", "-"):
+            tokens.accept("+")
+            return Name(found.name, tokens.integer())
+        return found
+
+    def listed(self, opening: str, closing: str) -> tuple[Operand, ...]:
+        tokens = self.tokens
+        tokens.expect(opening)
+        elements: list[Operand] = []
+        while not tokens.accept(closing):
+            elements.append(self.operand())
+            if tokens.text != closing:
+                tokens.expect(",")
+        return tuple(elements)
+
+    def address(self) -> Address:
+        tokens = self.tokens
+        tokens.expect("[")
+        base: Register | Name | None = None
+        offset = 0
+        if tokens.kind == "word":
+            found = self.named(tokens.take())
+            if not isinstance(found, Register | Name):
+                raise tokens.error("an address is a register or a variable, with an offset")
+            base = found
+            if tokens.text in ("+", "-"):
+                tokens.accept("+")
+                offset = tokens.integer()
+        else:
+            offset = tokens.integer()
+        tokens.expect("]")
+        return Address(base, offset)
+
+    def named(self, name: str) -> Register | Special | Name | Sink:
+        if name == "_":
+            return Sink()
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return Register(scope[name])
+        return Special(name) if name.startswith("%") or name == "WARP_SZ" else Name(name)
