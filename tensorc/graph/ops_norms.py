@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from tensorc.dtype import DType
@@ -55,6 +56,12 @@ def _exponentials(
     return powers, greatest, total, gone
 
 
+def _of_rows(name: str, source: Operand, function: Callable[[Handle], Handle]) -> Operand:
+    """A function of each row's number, worked out once a row: a division or a logarithm of each
+    element would take as long as all else."""
+    return stored(name, elementwise(function, source, compute=source.dtype))
+
+
 def _like(self: Operand, shape: Shape, element: Any, dtype: DType) -> Operand:
     if not self.rank:
         return Operand((), dtype, lambda: element(0).cast(dtype))
@@ -64,8 +71,9 @@ def _like(self: Operand, shape: Shape, element: Any, dtype: DType) -> Operand:
 @operator("_softmax", kind=Kind.ROWS, reduced=_softmax_dimension)
 def softmax(self: Operand, dim: int, half_to_float: bool = False) -> Operand:
     powers, _, total, gone = _exponentials(self, dim)
+    share = _of_rows("share", total, lambda x: number(1, total.dtype) / x)
     dtype = DType.F32 if half_to_float else self.dtype
-    return _like(self, powers.shape, lambda *i: powers[i] / total[without(i, gone)], dtype)
+    return _like(self, powers.shape, lambda *i: powers[i] * share[without(i, gone)], dtype)
 
 
 @operator("_safe_softmax", kind=Kind.ROWS, reduced=_softmax_dimension)
@@ -80,8 +88,11 @@ def safe_softmax(self: Operand, dim: int, dtype: DType | None = None) -> Operand
     least = -sys.float_info.max if wide is DType.F64 else -LARGEST_F32
     powers, _, total, gone = _exponentials(self, dim, least)
 
+    one = number(1, wide)
+    share = _of_rows("share", total, lambda x: one / tc.maximum(x, one))
+
     def element(*i: Index) -> Handle:
-        return powers[i] / tc.maximum(total[without(i, gone)], number(1, wide))
+        return powers[i] * share[without(i, gone)]
 
     return _like(self, powers.shape, element, self.dtype if dtype is None else dtype)
 
@@ -90,11 +101,12 @@ def safe_softmax(self: Operand, dim: int, dtype: DType | None = None) -> Operand
 def log_softmax(self: Operand, dim: int, half_to_float: bool = False) -> Operand:
     powers, greatest, total, gone = _exponentials(self, dim)
     source = reused("x", self.cast(powers.dtype))
+    scale = _of_rows("log", total, tc.log)
 
     def element(*i: Index) -> Handle:
         row = without(i, gone)
         value = source[i] if self.rank else source[()]
-        return value - greatest[row] - tc.log(total[row])
+        return value - greatest[row] - scale[row]
 
     return _like(self, powers.shape, element, DType.F32 if half_to_float else self.dtype)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from math import prod
 
 from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
@@ -26,6 +27,9 @@ CHUNK_GRAIN = 1024
 
 MOST_ROWS = 64
 """A thread takes so many rows at a time at most."""
+
+SHORT_ROW = 16
+"""Vectors of a row up to which several rows are worked on at once."""
 
 MOST_UNROLLED = 8
 """So many vectors' steps of a reduction are written out; a longer row stays a loop."""
@@ -67,35 +71,63 @@ def _covers(stage: StageFacts, operand: Operand) -> bool:
 def rowwise(facts: Facts) -> Template:
     """The generator: stages move into the last one's rows, then each is vectorized."""
     plan = Plan(facts.names)
-    stages = [s for s in facts.stages if not _inline(facts, s)]
+    stages = [s for s in facts.stages if not inlined_once(facts, s)]
     for stage in facts.stages:
-        if _inline(facts, stage):
+        if inlined_once(facts, stage):
             plan.inline(stage.name)
-    last = stages[-1]
-    rows = _rows(stages)
-    loops = [a.name for a in last.axes[:rows]]
-    _gather_rows(plan, stages, loops)
-    for stage in stages:
-        # A stage that moved keeps its rows as loops of one iteration, inside its result's scope.
-        moved = [a.name for a in stage.axes[:rows]] if stage is not last else []
-        yield from in_lanes(facts, plan, stage, rows, moved)
-    if rows:
-        counts = [a.extent for a in last.axes[:rows]]
-        depth = yield parallel_choice(facts, last.name, counts, work_of(stages))
-        assert isinstance(depth, int)
-        if depth:
-            yield from _shared_rows(facts, plan, last, loops[:depth], work_of(stages))
+    yield from row_nest(facts, plan, stages)
     return plan.done()
 
 
+def row_nest(facts: Facts, plan: Plan, stages: list[StageFacts]) -> Generator[Choice, Value, None]:
+    """One nest of several stages, or of one: the rows of the last are its outer loops."""
+    last = stages[-1]
+    rows = _rows(stages)
+    loops = [a.name for a in last.axes[:rows]]
+    at_once, inner = yield from _rows_at_once(facts, plan, stages, loops)
+    _gather_rows(plan, stages, loops)
+    for stage in stages:
+        # A stage that moved keeps loops over the rows of one turn, inside its result's scope.
+        moved = [a.name for a in stage.axes[:rows]] if stage is not last else []
+        yield from in_lanes(facts, plan, stage, rows, moved)
+        if at_once > 1:
+            plan.unroll(moved[-1] if moved else inner)
+    if rows:
+        counts = [a.extent for a in last.axes[:rows]]
+        counts[-1] //= at_once
+        depth = yield parallel_choice(facts, last.name, counts, work_of(stages))
+        assert isinstance(depth, int)
+        if depth:
+            turns = prod(counts[:depth])
+            yield from _shared_rows(facts, plan, last, loops[:depth], turns, work_of(stages))
+
+
+def _rows_at_once(
+    facts: Facts, plan: Plan, stages: list[StageFacts], loops: list[str]
+) -> Generator[Choice, Value, tuple[int, str]]:
+    """How many rows one turn of the innermost row loop takes, and the loop over these, or "".
+
+    In a short row every step waits for the one before it, and that of another row does not.
+    """
+    if not loops or len(stages) == 1:
+        return 1, ""
+    last, rows = stages[-1], len(loops)
+    options = tuple(n for n in (1, 2, 4) if last.axes[rows - 1].extent % n == 0)
+    longest = max((a.extent for s in stages for a in s.axes[rows:]), default=1)
+    wanted = 4 if longest <= SHORT_ROW * facts.target.lanes(32) else 1
+    count = yield Choice("rows", last.name, options, nearest(options, wanted), ("rows", longest))
+    assert isinstance(count, int)
+    if count == 1:
+        return 1, ""
+    loops[-1], inner = plan.split(loops[-1], count)
+    return count, inner
+
+
 def _shared_rows(
-    facts: Facts, plan: Plan, last: StageFacts, loops: list[str], work: int
+    facts: Facts, plan: Plan, last: StageFacts, loops: list[str], count: int, work: int
 ) -> Generator[Choice, Value, None]:
     """The row loops as one, in blocks of rows: a thread that takes one row after the other pays for
     each, and sets its constants up for each."""
-    count = 1
-    for axis in last.axes[: len(loops)]:
-        count *= axis.extent
     options = tuple(n for n in range(1, count + 1) if count % n == 0 and n <= MOST_ROWS)
     worthwhile = -(-PARALLEL_WORK * count // max(work, 1))
     wanted = min(worthwhile, count // (4 * facts.target.cores))
@@ -122,7 +154,7 @@ def _gather_rows(plan: Plan, stages: list[StageFacts], loops: list[str]) -> None
             plan.compute_at(stage.fill or "", loops[-1])
 
 
-def _inline(facts: Facts, stage: StageFacts) -> bool:
+def inlined_once(facts: Facts, stage: StageFacts) -> bool:
     """Cheap values are computed where they are used, if that is once for each of them."""
     users = [s for s in facts.stages for o in s.operands if o.buffer == stage.result.buffer]
     once = len(users) == 1 and users[0].iterations == stage.iterations
