@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from tensorc.schedule.schedule import Schedule as Schedule
     from tensorc.schedule.trace import Trace as Trace
     from tensorc.space.default import default_schedule as default_schedule
+    from tensorc.space.space import Space as Space
     from tensorc.target import Target as Target
 
 __version__ = "0.1.0"
@@ -187,6 +188,7 @@ _NAMES_OF = {
     "tensorc.schedule.schedule": ("Schedule",),
     "tensorc.schedule.trace": ("Trace",),
     "tensorc.space.default": ("default_schedule",),
+    "tensorc.space.space": ("Space",),
     "tensorc.target": ("Target",),
 }
 # A module's own name stands for the module itself.

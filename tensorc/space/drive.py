@@ -12,14 +12,15 @@ from tensorc.space.choice import Choice, Name, Sentence, Template, Value
 class Run:
     """One run of a template, a decision at a time.
 
-    `choice` is the open decision, which has two options at least (one with a single option is taken
-    without asking); at the end it is None, and `sentence` is there.
+    `choice` is the open decision, which has two options at least; at the end it is None, and
+    `sentence` is there. `decisions` are those made so far, and `forced` the choices with a single
+    option, which are taken without asking.
 
     Raises:
         ArgumentError: the template is no generator, yields what is no Choice, or returns no steps.
     """
 
-    __slots__ = ("_steps", "_template", "choice", "decisions")
+    __slots__ = ("_steps", "_template", "choice", "decisions", "forced")
 
     def __init__(self, template: Template) -> None:
         if not isinstance(template, Generator):
@@ -31,6 +32,7 @@ class Run:
         self._template = template
         self._steps: tuple[Step, ...] = ()
         self.decisions: list[tuple[Choice, Value]] = []
+        self.forced: list[Choice] = []
         self.choice: Choice | None = None
         self._advance(None)
 
@@ -51,6 +53,7 @@ class Run:
     def _advance(self, value: Value | None) -> None:
         self.choice, self._steps = _advanced(self._template, value)
         while self.choice is not None and len(self.choice.options) == 1:
+            self.forced.append(self.choice)
             self.choice, self._steps = _advanced(self._template, self.choice.options[0])
 
     @property
