@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorc.analysis.bounds import check_bounds
 from tensorc.analysis.effects import statements
@@ -44,6 +44,10 @@ from tensorc.schedule.state import Retired, State, loops, names
 from tensorc.schedule.step import Step, explain
 from tensorc.schedule.trace import Trace, call
 from tensorc.target import Target
+
+if TYPE_CHECKING:
+    from tensorc.space.choice import Choice, Sentence, Value
+    from tensorc.space.space import Record
 
 
 class Schedule:
@@ -179,6 +183,26 @@ class Schedule:
         twin._states, twin._steps = list(self._states), list(self._steps)
         twin._spans = list(self._spans)
         return twin
+
+    def complete(
+        self, tuner: str | Callable[[Choice], Value] = "default", keep: Record = ()
+    ) -> tuple[Sentence, ...]:
+        """Decide what is still open, by the templates of the target; returns what was decided.
+
+        All steps so far are kept, and so are the decisions in `keep`, (kind, subject, value) each.
+        `tuner` is "default", which takes the rules' decisions, or a function from a Choice to one
+        of its options. Where the space of the program has sentences with all steps so far, the
+        schedule becomes one of them; otherwise further steps are added for the nests as they stand,
+        as far as templates take these.
+
+        Raises ArgumentError for an unknown tuner or a decision that is not offered, ScheduleError
+        when `strict_float` refuses a step; the schedule is then as it was.
+        """
+        from tensorc.space.complete import completed
+
+        twin, sentences = completed(self, tuner, keep)
+        self._states, self._steps, self._spans = twin._states, twin._steps, twin._spans
+        return sentences
 
     # Primitives: each is documented, and checked, by its Step ----------------------------
 
