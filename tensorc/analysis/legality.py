@@ -294,11 +294,14 @@ def refused(
     code: str,
     message: str,
     marks: tuple[Mark, ...],
+    after: str | None = None,
+    advice: str | None = None,
 ) -> Violation:
-    """The refusal that the part `bad` of a dependence gives."""
-    ends = (_ENDS[dependence.source_access.kind], _ENDS[dependence.sink_access.kind])
-    after = f"at its new place the {ends[0]} comes behind the {ends[1]}"
-    return _violation(func, dependence, bad, code, message, after, marks, None)
+    """The refusal that the part `bad` of a dependence gives; `after` says what would happen."""
+    if after is None:
+        ends = (_ENDS[dependence.source_access.kind], _ENDS[dependence.sink_access.kind])
+        after = f"at its new place the {ends[0]} comes behind the {ends[1]}"
+    return _violation(func, dependence, bad, code, message, after, marks, advice)
 
 
 def _carrier(dependence: Dependence, relation: isl.Map) -> str | None:

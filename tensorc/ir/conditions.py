@@ -12,6 +12,7 @@ from tensorc.ir import arith
 from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.nodes import (
     Alloc,
+    Barrier,
     Binary,
     Broadcast,
     Buffer,
@@ -328,7 +329,7 @@ def vectorized(program: Program) -> Iterator[Fault]:
                     yield place, f"a vectorize loop of {extent} lanes; at most {MAX_LANES}"
 
 
-_LOWERED = (Ramp, Broadcast, Let, MaskedLoad, MaskedStore, Prefetch)
+_LOWERED = (Ramp, Broadcast, Let, MaskedLoad, MaskedStore, Prefetch, Barrier)
 
 
 def lowered(program: Program) -> Iterator[Fault]:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
-from tensorc.ir.nodes import Alloc, Const, For, Func, If, Prefetch, Reduce, Seq, Stmt, Store
+from tensorc.ir.nodes import (
+    Alloc,
+    Barrier,
+    Const,
+    For,
+    Func,
+    If,
+    Prefetch,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+)
 from tensorc.ir.walk import Leaf, leaves, replace, written
 
 
@@ -71,7 +83,7 @@ def named(body: Stmt) -> Stmt:
                 return replace(stmt, body=tuple(visit(part) for part in parts))
             case For(body=inner) | If(body=inner) | Alloc(body=inner):
                 return replace(stmt, body=visit(inner))
-            case Prefetch():
+            case Prefetch() | Barrier():
                 return stmt
         assert isinstance(stmt, Leaf)
         name = stmt.name or taken.default(stmt)

@@ -321,3 +321,8 @@ class Prefetch(Stmt):
 
     buffer: Buffer
     indices: tuple[Expr, ...]
+
+
+@node
+class Barrier(Stmt):
+    """All threads of a block come here before any of them goes on. It changes no value."""

@@ -33,6 +33,7 @@ from tensorc.ir.lexer import Source, Token
 from tensorc.ir.naming import named
 from tensorc.ir.nodes import (
     Alloc,
+    Barrier,
     Buffer,
     Expr,
     For,
@@ -283,6 +284,8 @@ class Parser(DeclarationParser):
             return self.masked_store(label)
         if self.ahead("(") and word == "prefetch" and not label:
             return self.prefetch()
+        if self.ahead("(") and word == "barrier" and not label:
+            return self.barrier()
         if self.allocates():
             raise self.error(
                 token, f"{token.text} = alloc(...) has no label and is alone in its line"
@@ -350,6 +353,12 @@ class Parser(DeclarationParser):
         buffer, indices, _ = self.target()
         self.expect(")")
         return Prefetch(buffer, indices)
+
+    def barrier(self) -> Stmt:
+        self.next()
+        self.expect("(")
+        self.expect(")")
+        return Barrier()
 
     def several(self, count: int, read: Callable[[int], T]) -> list[T]:
         """One piece, or `count` pieces in parentheses with commas between them."""

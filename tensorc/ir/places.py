@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from tensorc.dtype import DType
 from tensorc.ir.nodes import (
     Alloc,
+    Barrier,
     Buffer,
     Expr,
     For,
@@ -117,6 +118,8 @@ def _stmt(stmt: Stmt, path: Path, around: Around) -> Iterator[Place]:
             around = replace(around, where=f"statement `{name}`")
             yield Place(stmt, path, around)
             yield from _parts(stmt, path, around)
+        case Barrier():
+            yield Place(stmt, path, around)
         case Prefetch(buffer=buffer):
             around = replace(around, where=f"a prefetch of `{buffer.name}`")
             yield Place(stmt, path, around)

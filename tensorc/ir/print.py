@@ -15,6 +15,7 @@ from tensorc.ir.naming import default_names
 from tensorc.ir.nodes import (
     COMPARISONS,
     Alloc,
+    Barrier,
     Binary,
     Broadcast,
     Buffer,
@@ -156,6 +157,9 @@ def _stmt(writer: Writer, stmt: Stmt, depth: int, path: Path, last: bool) -> Non
             writer.put("prefetch(")
             _access(writer, buffer, indices, path)
             writer.put(")")
+            writer.end()
+        case Barrier():
+            writer.put("barrier()")
             writer.end()
 
 

@@ -127,7 +127,8 @@ CONDITIONS = (
     ),
     Condition(
         "lowered",
-        "Ramp, Broadcast, Let, MaskedLoad, MaskedStore and Prefetch occur in lowered ones only.",
+        "Ramp, Broadcast, Let, MaskedLoad, MaskedStore, Prefetch and Barrier occur in lowered ones "
+        "only.",
         conditions.lowered,
     ),
     Condition(

@@ -11,8 +11,16 @@ from tensorc.ir.nodes import Alloc, For, Func, Seq, Stmt
 from tensorc.ir.walk import Path, replace
 from tensorc.schedule.rewrite import stmt_at
 from tensorc.schedule.state import State, allocations
+from tensorc.target import Target
 
 SCOPES = ("global", "local", "register", "shared")
+
+
+def register_bits(target: Target) -> int:
+    """The bits that registers hold: those of a core's vectors, or of the threads of a block."""
+    if target.kind == "cuda":
+        return 32 * target.limit("registers_per_block")
+    return target.vector_registers * target.vector_bits
 
 
 def unknown_scope(scope: object) -> Violation:

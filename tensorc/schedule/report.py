@@ -158,7 +158,7 @@ def _origin(name: str, states: Sequence[State], steps: Sequence[Step]) -> str:
 
 _RUN = {"parallel": "made parallel", "vectorize": "vectorized", "unroll": "unrolled"}
 
-_OF_LOOPS = (p.Parallel, p.Vectorize, p.Unroll, p.Reorder, p.Fuse, p.Fission, p.Merge)
+_OF_LOOPS = (p.Parallel, p.Bind, p.Vectorize, p.Unroll, p.Reorder, p.Fuse, p.Fission, p.Merge)
 _PLACES: Mapping[type[Step], str] = {
     p.ComputeAt: "loop",
     p.ReverseComputeAt: "loop",
@@ -181,7 +181,7 @@ def _alternatives(violation: Violation, step: Step, state: State) -> tuple[str, 
 
 def _kinds(step: Step, state: State) -> Iterator[tuple[str, Step]]:
     fields = _texts(step)
-    parts = (p.Rfactor,) if isinstance(step, p.Parallel | p.Vectorize) else ()
+    parts = (p.Rfactor,) if isinstance(step, p.Parallel | p.Bind | p.Vectorize) else ()
     for kind in (p.Parallel, p.Vectorize, *parts, p.Split, p.Unroll):
         for name in loops(state.func):
             if name in fields and not isinstance(step, kind):

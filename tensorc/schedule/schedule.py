@@ -19,6 +19,7 @@ from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
 from tensorc.schedule.primitives import (
     Annotate,
+    Bind,
     CacheRead,
     CacheWrite,
     ComputeAt,
@@ -242,6 +243,10 @@ class Schedule:
     def unroll(self, loop: str) -> None:
         """Write a loop's iterations out; see `Unroll`."""
         self._apply(Unroll(loop), _caller())
+
+    def bind(self, loop: str, axis: str) -> None:
+        """Run a loop on the blocks or threads of a CUDA grid; see `Bind`."""
+        self._apply(Bind(loop, axis), _caller())
 
     def annotate(self, loop: str, key: str, value: int | str) -> None:
         """Attach a note to a loop; see `Annotate`."""

@@ -56,6 +56,11 @@ class State:
         """The loop of this name. Raises KeyError; steps check with `find_loop` first."""
         return loops(self.func)[name]
 
+    def loops_alike(self, func: Func) -> bool:
+        """Whether another nest has the same loops at the same places."""
+        here, there = loops(self.func), loops(func)
+        return {n: x.path for n, x in here.items()} == {n: x.path for n, x in there.items()}
+
     def find_loop(self, name: str) -> Loop | None:
         return loops(self.func).get(name)
 

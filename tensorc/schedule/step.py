@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from tensorc.analysis import affine
+from tensorc.analysis.bound import bound_violations
 from tensorc.analysis.effects import statements
 from tensorc.analysis.legality import concurrent, lockstep
 from tensorc.analysis.violation import Mark, Violation, malformed
@@ -30,6 +31,8 @@ class Step(ABC):
     primitive: ClassVar[str]
     keeps_promises: ClassVar[bool] = False
     """Can the step, by its form, not change which iterations of a loop share an element?"""
+    targets: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
+    """The kinds of target that the step is for."""
 
     def __init_subclass__(cls) -> None:
         if "primitive" in cls.__dict__:
@@ -78,7 +81,11 @@ def violations(step: Step, state: State) -> Iterator[Violation]:
         refused = True
         yield violation
     if not refused and not step.keeps_promises:
-        yield from _broken_promises(step, state)
+        for violation in _broken_promises(step, state):
+            refused = True
+            yield violation
+    if not refused and state.target.kind == "cuda":
+        yield from _unbound(step, state)
 
 
 def ill_typed(step: Step) -> list[Violation]:
@@ -129,6 +136,18 @@ def _broken_promises(step: Step, state: State) -> Iterator[Violation]:
 
 
 _RULES = {"parallel": concurrent, "vectorize": lockstep}
+
+
+def _unbound(step: Step, state: State) -> Iterator[Violation]:
+    """Why the bound loops of the nest after a step could not run as kernels."""
+    after = step.apply(state).func
+    same = state.loops_alike(after)
+    for violation in bound_violations(after, state.target):
+        if not step.keeps_promises:
+            violation = dataclasses.replace(
+                violation, message=f"after this step {violation.message}"
+            )
+        yield violation if same else dataclasses.replace(violation, marks=())
 
 
 def legal(step: Step, state: State) -> bool:

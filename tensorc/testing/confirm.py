@@ -16,7 +16,7 @@ from tensorc.ir.places import sizes_of
 from tensorc.ir.verify import verify
 from tensorc.schedule.state import State, loops
 from tensorc.schedule.step import Step, explain
-from tensorc.testing import oracle
+from tensorc.testing import oracle, threads
 from tensorc.testing.arrays import make_inputs
 from tensorc.testing.differential import difference, reference
 from tensorc.testing.draw import Seeded
@@ -67,8 +67,11 @@ def confirmed(step: Step, state: State) -> str | None:
     access out of bounds or to undefined data, or another result, for some sizes up to 8 or those
     of the witness. Under strict_float a reduction whose order changes is confirmed, too.
     """
-    if step.primitive in ("parallel", "vectorize"):
-        return _confirmed_kind(step, state)
+    if step.primitive in ("parallel", "bind", "vectorize"):
+        found = _confirmed_kind(step, state)
+        return found if found or step.primitive != "bind" else _confirmed_threads(step, state)
+    if state.target.kind == "cuda" and (found := _confirmed_threads(step, state)) is not None:
+        return found
     if step.primitive == "transform_layout":
         return _confirmed_layout(step, state)
     return _confirmed_by_force(step, state) or _confirmed_reassociation(step, state)
@@ -110,10 +113,28 @@ def _confirmed_kind(step: Step, state: State) -> str | None:
     for sizes in _sizes(step, state):
         arguments = make_inputs(Seeded(0), state.func, sizes)
         pairs = oracle.conflicts(state.func, oracle.log_of(state.func, arguments))
-        if step.primitive == "parallel":
+        if step.primitive in ("parallel", "bind"):
             bad = oracle.overlap(pairs, loop)
         else:
             bad = oracle.out_of_lockstep(state.func, pairs, loop)
+        if bad is not None:
+            return f"{sizes}: {oracle.shown(bad.first)} meets {oracle.shown(bad.second)}"
+    return None
+
+
+def _confirmed_threads(step: Step, state: State) -> str | None:
+    """A value that would pass between threads where no barrier can stand."""
+    try:
+        after = step.apply(state).func
+    except INTERNAL:
+        return None
+    for sizes in _sizes(step, state):
+        arguments = make_inputs(Seeded(0), state.func, sizes)
+        try:
+            log = oracle.log_of(after, arguments)
+        except InterpreterError:
+            return None
+        bad = threads.passing(after, log)
         if bad is not None:
             return f"{sizes}: {oracle.shown(bad.first)} meets {oracle.shown(bad.second)}"
     return None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import tensorc.schedule.primitives  # noqa: F401  registers the primitives
 from tensorc.errors import Kind
 from tensorc.ir.arith import add, floordiv, floormod, index, mul
+from tensorc.ir.grid import AXES
 from tensorc.ir.nodes import Expr, Func, Var
 from tensorc.ir.print import print_func
 from tensorc.ir.walk import leaves
@@ -92,7 +93,7 @@ def draw_step(
         free: percentage of steps whose fields are drawn without asking `choices`.
         tried: takes the candidates whose legality is asked here.
     """
-    primitive = REGISTRY[source.pick(sorted(REGISTRY))]
+    primitive = REGISTRY[source.pick(primitives_for(state.target))]
     if source.chance(free):
         return random_step(source, primitive, state)
     candidates = _candidates(primitive, state)
@@ -107,6 +108,11 @@ def draw_step(
                 break
             step = _varied(source, source.pick(candidates), state)
     return step
+
+
+def primitives_for(target: Target) -> list[str]:
+    """The names of the primitives that a kind of target has, sorted."""
+    return sorted(name for name, step in REGISTRY.items() if target.kind in step.targets)
 
 
 def _candidates(primitive: type[Step], state: State) -> list[Step]:
@@ -215,6 +221,7 @@ _FIELDS: dict[str, Callable[[Source, State], Any]] = {
     "layout": _some_loops,
     "factors": _factors,
     "scope": _scope,
+    "axis": lambda source, state: source.pick((*AXES, "warp")),
     "tail": lambda source, state: source.pick(("guard", "shift", "pad", "none")),
     "key": lambda source, state: source.pick(("note", "prefetch", "no key")),
     "value": lambda source, state: (

@@ -136,7 +136,7 @@ ENTRIES = [
     ("tc.Trace.from_python('s.go()')", "<trace>:1:1: go is unknown; the primitives are annotate,"),
     (
         "tc.Trace.from_python('s.splt(\"i\", 4)')",
-        "<trace>:1:1: splt is unknown; did you mean split? the primitives are annotate, cache_read",
+        "<trace>:1:1: splt is unknown; did you mean split? the primitives are annotate, bind,",
     ),
     (
         "tc.Trace.from_python('s.split(\"i\", factor=4)')",

@@ -27,14 +27,15 @@ from tensorc.testing.differential import difference, reference
 from tensorc.testing.draw import Seeded
 
 TARGET = "cpu:x86-64-v3"
+CUDA = "cuda:sm_90"
 SIZES = (0, 1, 2, 3, 5, 8)
 INPUTS = 3
 
 
-def schedule(text: str | Func, **options: bool) -> Schedule:
+def schedule(text: str | Func, target: str = TARGET, **options: bool) -> Schedule:
     """A schedule of a program in the text form."""
     func = parse(text) if isinstance(text, str) else text
-    return Schedule(func, TARGET, **options)
+    return Schedule(func, target, **options)
 
 
 def body(func: Func) -> str:
@@ -66,7 +67,7 @@ def check(s: Schedule, sizes: tuple[int, ...] = SIZES) -> None:
         assert oracle.races(s.func, oracle.log_of(s.func, now)) is None, str(s)
     for steps in (from_json(to_json(s.steps)), from_python(to_python(s.steps))):
         assert steps == s.steps
-        again = Schedule(start, TARGET, strict_float=s.state.strict_float)
+        again = Schedule(start, s.target, strict_float=s.state.strict_float)
         again.replay(steps)
         assert again.func == s.func
 

@@ -12,7 +12,7 @@ from tensorc.analysis.violation import CODES
 from tensorc.ir.parse import parse
 from tensorc.schedule.schedule import Schedule
 from tensorc.schedule.step import REGISTRY, Step
-from tests.schedule.checking import body, check, schedule
+from tests.schedule.checking import CUDA, TARGET, body, check, schedule
 
 EXTENT = 64
 
@@ -53,7 +53,7 @@ def called(s: Schedule, call: str) -> None:
 def test_rewrite(name: str) -> None:
     before, call, after = parts(REGISTRY[name])
     assert call.startswith(f"{name}(")
-    s = schedule(declared(before))
+    s = schedule(declared(before), TARGET if "cpu" in REGISTRY[name].targets else CUDA)
     called(s, call)
     assert body(s.func) == body(parse(declared(after))) == after
     check(s)

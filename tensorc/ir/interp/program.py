@@ -15,6 +15,7 @@ from tensorc.ir.interp.scalars import FLOATS, NAMES, rounder_f32
 from tensorc.ir.interp.scope import Scope, Slot, Source
 from tensorc.ir.nodes import (
     Alloc,
+    Barrier,
     Buffer,
     Expr,
     For,
@@ -170,7 +171,7 @@ class _Statements:
                 self._store(stmt)
             case Reduce():
                 self._reduce(stmt)
-            case Prefetch():
+            case Prefetch() | Barrier():
                 self._line("pass")
             case _:
                 raise TypeError(f"not a statement: {stmt!r}")

@@ -1,5 +1,6 @@
 """The primitives, one file each; importing this package registers them all."""
 
+from tensorc.schedule.primitives.bind import Bind
 from tensorc.schedule.primitives.cache_read import CacheRead
 from tensorc.schedule.primitives.cache_write import CacheWrite
 from tensorc.schedule.primitives.compute_at import ComputeAt, ReverseComputeAt
@@ -17,6 +18,7 @@ from tensorc.schedule.primitives.transform_layout import TransformLayout
 
 __all__ = [
     "Annotate",
+    "Bind",
     "CacheRead",
     "CacheWrite",
     "ComputeAt",

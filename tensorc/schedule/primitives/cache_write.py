@@ -14,6 +14,7 @@ from tensorc.analysis.legality import too_complex
 from tensorc.analysis.region import Box, Touch
 from tensorc.analysis.violation import Mark, Violation, malformed, unsupported
 from tensorc.ir.arith import add, constant, index
+from tensorc.ir.grid import is_thread
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, Load, Stmt, Store, Var
 from tensorc.ir.walk import nodes, seq, written
 from tensorc.schedule.cached import combined_with, redirect
@@ -25,6 +26,7 @@ from tensorc.schedule.place import (
     copy_nest,
     find_place,
     place_stmt,
+    register_bits,
     unknown_scope,
 )
 from tensorc.schedule.rewrite import put, wrap_if
@@ -123,12 +125,12 @@ class CacheWrite(Step):
                     return
                 size *= value
             bits += size
-        available = state.target.vector_registers * state.target.vector_bits
+        available = register_bits(state.target)
         if bits > available:
             reason = f"that takes {bits} bits, the vector registers hold {available}"
             yield malformed("TGT001", f"{refused}: {reason}", where, advice=_SMALLER)
         for loop in nodes(place_stmt(state.func, place), For):
-            if loop.kind == "parallel":
+            if loop.kind == "parallel" and not is_thread(loop):
                 path = state.loop(loop.var.name).path
                 reason = f"the parallel loop `{loop.var.name}` would share them"
                 yield malformed("STR003", f"{refused}: {reason}", path)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from tensorc.analysis.legality import concurrent, lockstep
 from tensorc.analysis.violation import Mark, Violation, malformed
+from tensorc.ir.grid import BIND
 from tensorc.ir.nodes import For, Load, LoopKind
 from tensorc.ir.walk import enclosing, nodes, replace
 from tensorc.schedule.rewrite import put
@@ -207,6 +208,9 @@ class Annotate(Step):
         yield from missing
         if not str(self.key).isidentifier():
             reason = f"the key {self.key!r} is not an identifier"
+            yield malformed("ARG001", f"cannot annotate `{self.loop}`: {reason}")
+        if self.key == BIND:
+            reason = "the key 'bind' is written by the primitive bind"
             yield malformed("ARG001", f"cannot annotate `{self.loop}`: {reason}")
         if type(self.value) not in (int, str):
             reason = f"the value {self.value!r} is neither integer nor text"

@@ -8,16 +8,18 @@ from typing import ClassVar
 
 from tensorc.analysis.violation import Violation, malformed
 from tensorc.ir.arith import constant
+from tensorc.ir.grid import is_thread
 from tensorc.ir.nodes import For
 from tensorc.ir.walk import nodes, replace, replace_buffer
-from tensorc.schedule.place import SCOPES, unknown_scope
+from tensorc.schedule.place import SCOPES, register_bits, unknown_scope
 from tensorc.schedule.state import State, allocations
 from tensorc.schedule.step import Step, check_buffers
 
 
 @dataclass(frozen=True, slots=True)
 class SetScope(Step):
-    """Say where a temporary lives: "global", "local" (a thread's stack) or "register".
+    """Say where a temporary lives: "global", "local" (a thread's stack) or "register", and on a
+    cuda target "shared" (by the threads of a block).
 
     rewrite:
         T = alloc("f32", 4)
@@ -32,7 +34,9 @@ class SetScope(Step):
         the buffer exists (REF002, REF004) and is a temporary (RGN004); the scope is known (ARG001)
         and is not the buffer's already (STR008)
         a local or register buffer has a constant size (STR004); a register one fits the target's
-        vector registers (TGT001), and neither is shared by a parallel loop inside (STR003)
+        registers (TGT001), and neither is shared by a parallel loop inside (STR003), but for the
+        loops bound to threads, which may each have a part of it (DEP007)
+        a shared one is allocated inside a grid, and fits its blocks (STR002, STR003, TGT001)
     """
 
     primitive: ClassVar[str] = "set_scope"
@@ -45,6 +49,8 @@ class SetScope(Step):
         for name in allocations(state.func):
             for scope in ("local", "register", "global"):
                 yield cls(name, scope)
+            if state.target.kind == "cuda":
+                yield cls(name, "shared")
 
     def check(self, state: State) -> Iterator[Violation]:
         missing = list(check_buffers(state, self.buffer))
@@ -64,7 +70,7 @@ class SetScope(Step):
         if self.scope in ("local", "register"):
             yield from self._size(state)
             for loop in nodes(alloc.body, For):
-                if loop.kind == "parallel":
+                if loop.kind == "parallel" and not is_thread(loop):
                     reason = f"the parallel loop `{loop.var.name}` shares it"
                     where = state.loop(loop.var.name).path
                     yield malformed("STR003", f"{self._refused()}: {reason}", path, where)
@@ -78,7 +84,7 @@ class SetScope(Step):
                 yield malformed("STR004", f"{self._refused()}: its size is not a constant", path)
                 return
             bits *= value
-        available = state.target.vector_registers * state.target.vector_bits
+        available = register_bits(state.target)
         if self.scope == "register" and bits > available:
             reason = f"it takes {bits} bits, the vector registers hold {available}"
             yield malformed("TGT001", f"{self._refused()}: {reason}", path)
