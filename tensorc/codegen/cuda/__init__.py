@@ -1,0 +1,1 @@
+"""From bound nests to CUDA C++."""

@@ -1,0 +1,163 @@
+"""The device functions that generated CUDA C++ calls, each written only where it is used.
+
+They need no header: NVRTC knows the intrinsics of its compiler, and half precision is a 16-bit
+integer in memory and a float in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+_DEVICE = "static __device__ __forceinline__"
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """The text of a function, and the others that it calls."""
+
+    text: str
+    needs: tuple[str, ...] = ()
+
+
+def texts(names: Iterable[str]) -> Iterator[str]:
+    """The text of the helpers and of all that they need, each before its first use."""
+    wanted: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in wanted:
+            wanted.add(name)
+            waiting.extend(HELPERS[name].needs)
+    for name, helper in HELPERS.items():
+        if name in wanted:
+            yield helper.text.replace("DEVICE", _DEVICE).strip()
+
+
+# In an order in which each stands behind those that it needs.
+HELPERS: Mapping[str, Helper] = {
+    "tc_vec": Helper("""
+// N neighbours that are moved as one, aligned to their whole size.
+template <typename T, int N> struct alignas(sizeof(T) * N) tc_vec { T lane[N]; };
+"""),
+    "tc_infinity": Helper("""
+DEVICE float tc_infinity() { return __int_as_float(0x7f800000); }
+"""),
+    "tc_nan": Helper("""
+DEVICE float tc_nan() { return __int_as_float(0x7fc00000); }
+"""),
+    "tc_f16": Helper("""
+// The value of a half, and the half nearest to a value, ties to even.
+DEVICE float tc_f16(unsigned short bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+"""),
+    "tc_to_f16": Helper("""
+DEVICE unsigned short tc_to_f16(float value) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+"""),
+    "tc_round_f16": Helper(
+        """
+DEVICE float tc_round_f16(float value) { return tc_f16(tc_to_f16(value)); }
+""",
+        ("tc_f16", "tc_to_f16"),
+    ),
+    "tc_bf16": Helper("""
+// A bf16 is the upper half of a float.
+DEVICE float tc_bf16(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+"""),
+    "tc_to_bf16": Helper("""
+DEVICE unsigned short tc_to_bf16(float value) {
+    unsigned bits = __float_as_uint(value);
+    if (value != value) return (unsigned short)((bits >> 16) | 0x40u);
+    return (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+"""),
+    "tc_round_bf16": Helper(
+        """
+DEVICE float tc_round_bf16(float value) { return tc_bf16(tc_to_bf16(value)); }
+""",
+        ("tc_bf16", "tc_to_bf16"),
+    ),
+    "tc_odd": Helper("""
+// Rounded so that the last bit tells of what was lost: rounding again rounds once in effect.
+DEVICE float tc_odd(double value) {
+    float near = __double2float_rz(value);
+    return (double)near == value ? near : __int_as_float(__float_as_int(near) | 1);
+}
+"""),
+    "tc_odd_integer": Helper("""
+DEVICE double tc_odd_integer(long long value) {
+    double near = __ll2double_rz(value);
+    return (long long)near == value ? near
+                                    : __longlong_as_double(__double_as_longlong(near) | 1ll);
+}
+"""),
+    "tc_min": Helper("""
+template <typename T> DEVICE T tc_min(T a, T b) { return b < a ? b : a; }
+"""),
+    "tc_max": Helper("""
+template <typename T> DEVICE T tc_max(T a, T b) { return a < b ? b : a; }
+"""),
+    "tc_fmin": Helper("""
+// NaN wins, and -0 is less than 0.
+DEVICE float tc_fmin(float a, float b) { return a != a || b != b ? a + b : fminf(a, b); }
+DEVICE double tc_fmin(double a, double b) { return a != a || b != b ? a + b : fmin(a, b); }
+"""),
+    "tc_fmax": Helper("""
+DEVICE float tc_fmax(float a, float b) { return a != a || b != b ? a + b : fmaxf(a, b); }
+DEVICE double tc_fmax(double a, double b) { return a != a || b != b ? a + b : fmax(a, b); }
+"""),
+    "tc_abs": Helper("""
+template <typename T> DEVICE T tc_abs(T a) { return a < 0 ? (T)(0ull - (unsigned long long)a) : a; }
+"""),
+    "tc_truncdiv": Helper("""
+// x / 0 is 0, and the least number divided by -1 is itself.
+template <typename T> DEVICE T tc_truncdiv(T a, T b) {
+    if (b == 0) return 0;
+    return b == (T)-1 && b < 0 ? (T)(0ull - (unsigned long long)a) : (T)(a / b);
+}
+"""),
+    "tc_truncmod": Helper("""
+template <typename T> DEVICE T tc_truncmod(T a, T b) {
+    if (b == 0) return a;
+    return b == (T)-1 && b < 0 ? (T)0 : (T)(a % b);
+}
+"""),
+    "tc_floordiv": Helper(
+        """
+template <typename T> DEVICE T tc_floordiv(T a, T b) {
+    T rest = tc_truncmod(a, b);
+    return tc_truncdiv(a, b) - (b != 0 && rest != 0 && (rest < 0) != (b < 0));
+}
+""",
+        ("tc_truncdiv", "tc_truncmod"),
+    ),
+    "tc_floormod": Helper(
+        """
+template <typename T> DEVICE T tc_floormod(T a, T b) {
+    T rest = tc_truncmod(a, b);
+    return b != 0 && rest != 0 && (rest < 0) != (b < 0) ? (T)(rest + b) : rest;
+}
+""",
+        ("tc_truncmod",),
+    ),
+    "tc_sigmoid": Helper("""
+DEVICE float tc_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+DEVICE double tc_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+"""),
+    "tc_clamped": Helper("""
+// Truncated and saturated to low ... high, which a double holds exactly; NaN gives 0.
+template <typename T> DEVICE T tc_clamped(double x, double low, double high) {
+    return x != x ? (T)0 : (T)fmin(fmax(x, low), high);
+}
+"""),
+    "tc_to_i64": Helper("""
+DEVICE long long tc_to_i64(double x) { return x != x ? 0ll : __double2ll_rz(x); }
+"""),
+}

@@ -1,0 +1,220 @@
+"""A lowered kernel as the text of a CUDA C++ function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tensorc.analysis.bound import SHARED_ALIGNMENT, bytes_of
+from tensorc.analysis.region import loop_ranges
+from tensorc.codegen.cname import c_name
+from tensorc.codegen.cuda import helpers
+from tensorc.codegen.cuda.expressions import STORED, Scope, own_access
+from tensorc.codegen.cuda.statements import Writer, execute
+from tensorc.codegen.passes.trees import sizes_of
+from tensorc.dtype import DType
+from tensorc.ir.grid import THREADS, kernels
+from tensorc.ir.interval import Interval, contains, interval
+from tensorc.ir.nodes import (
+    Alloc,
+    Buffer,
+    Expr,
+    For,
+    Func,
+    If,
+    Load,
+    MaskedLoad,
+    MaskedStore,
+    Node,
+    Ramp,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+from tensorc.ir.types import dtype_of
+from tensorc.ir.walk import children, nodes, written
+
+INT: Interval = (-(2**31), 2**31 - 1)
+STATIC_SHARED = 48 * 1024
+"""Bytes of shared memory that a kernel may declare; what is more is asked for at the launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a kernel: a buffer, a scalar or a size of the function.
+
+    `alignment` is the multiple of bytes at which a buffer has to lie.
+    """
+
+    name: str
+    dtype: DType
+    buffer: bool
+    alignment: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A kernel as CUDA C++.
+
+    Attributes:
+        name: of the entry.
+        body: the function, without the helpers that it calls.
+        helpers: the device functions that it calls.
+        parameters: in the order of the entry's.
+        block: threads of a block along x, y and z.
+        shared: bytes of shared memory, and of these what the launch has to ask for.
+    """
+
+    name: str
+    body: str
+    helpers: frozenset[str]
+    parameters: tuple[Parameter, ...]
+    block: tuple[int, int, int]
+    shared: int
+    dynamic: int
+
+
+def emit(func: Func, own: Mapping[str, int]) -> Text:
+    """The text of a lowered kernel; `own` counts the indices that name a thread."""
+    found = kernels(func)
+    block = found[0].block() if found else (1, 1, 1)
+    taken: set[str] = set()
+    entry = c_name(func.name, taken, linked=True)
+    taken.add(entry)
+    ranges: dict[str, Interval] = dict.fromkeys(sizes_of(func), (0, None))
+    index = "int" if _narrow(func, own) else "long long"
+    writer = Writer(Scope({}, index, own, ranges), taken, dict(zip(THREADS, block, strict=True)))
+    used = _used(func)
+    signature = [_declared(writer, name, what, func) for name, what in used.items()]
+    shared, dynamic = _shared(writer, func)
+    execute(writer, func.body)
+    threads = block[0] * block[1] * block[2]
+    head = f'extern "C" __global__ void __launch_bounds__({threads})\n{entry}('
+    body = "\n".join([f"{head}{', '.join(signature)}) {{", *writer.lines, "}"])
+    parameters = tuple(_parameter(writer, name, what) for name, what in used.items())
+    helped = frozenset(writer.scope.helpers)
+    return Text(entry, body, helped, parameters, block, shared, dynamic)
+
+
+def module_text(kernels_: Iterable[Text]) -> str:
+    """The source of all kernels of a program, with the helpers that they call."""
+    every = list(kernels_)
+    called = {name for kernel in every for name in kernel.helpers}
+    parts = [*helpers.texts(sorted(called)), *(kernel.body for kernel in every)]
+    return "\n\n".join(parts) + "\n"
+
+
+# Parameters ---------------------------------------------------------------------------------------
+
+
+def _used(func: Func) -> dict[str, Buffer | Var]:
+    """What the kernel touches of its parameters and sizes, in their order."""
+    buffers = {b.name for stmt in nodes(func, Store) for b in written(stmt)}
+    buffers |= {stmt.buffer.name for stmt in nodes(func, MaskedStore)}
+    buffers |= {load.buffer.name for load in nodes(func, Load)}
+    buffers |= {load.buffer.name for load in nodes(func, MaskedLoad)}
+    names = {var.name for var in nodes(func, Var)}
+    names |= {v.name for b in _buffers(func) for e in b.shape for v in nodes(e, Var)}
+    found: dict[str, Buffer | Var] = {}
+    for param in func.params:
+        if param.name in (buffers if isinstance(param.value, Buffer) else names):
+            found[param.name] = param.value
+    for size in sizes_of(func):
+        if size in names:
+            found[size] = Var(size)
+    return found
+
+
+def _buffers(func: Func) -> Iterator[Buffer]:
+    """The buffers that are accessed, once for each access."""
+    for node in nodes(func, Node):
+        if isinstance(node, Load | MaskedLoad | Store | MaskedStore):
+            yield node.buffer
+
+
+def _declared(w: Writer, name: str, what: Buffer | Var, func: Func) -> str:
+    w.scope.names[name] = made = w.name(name)
+    if isinstance(what, Var):
+        kind = "long long" if what.dtype is DType.INDEX else w.scope.kind(what.dtype)
+        return f"{kind} {made}"
+    stores = {s.buffer.name for s in nodes(func, Store)}
+    stores |= {s.buffer.name for s in nodes(func, MaskedStore)}
+    const = "" if name in stores else "const "
+    return f"{const}{STORED[what.dtype]} *__restrict__ {made}"
+
+
+def _parameter(w: Writer, name: str, what: Buffer | Var) -> Parameter:
+    alignment = w.aligned.get(name, what.dtype.bytes) if isinstance(what, Buffer) else 1
+    return Parameter(name, what.dtype, isinstance(what, Buffer), alignment)
+
+
+def _shared(w: Writer, func: Func) -> tuple[int, int]:
+    """Declare the arrays of shared memory; how many bytes they take, and are to be asked for."""
+    arrays = [a.buffer for a in nodes(func, Alloc) if a.buffer.scope == "shared"]
+    offsets, total = {}, 0
+    for array in arrays:
+        offsets[array.name] = total
+        total += -(-(bytes_of(array) or 0) // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+    dynamic = total if total > STATIC_SHARED else 0
+    if dynamic:
+        pool = w.name("shared")
+        w.line(f"extern __shared__ __align__({SHARED_ALIGNMENT}) unsigned char {pool}[];")
+    for array in arrays:
+        name, kind = w.name(array.name), STORED[array.dtype]
+        w.scope.names[array.name] = name
+        if dynamic:
+            w.line(f"{kind} *const {name} = ({kind} *)({pool} + {offsets[array.name]});")
+        else:
+            count = max(bytes_of(array) or 0, array.dtype.bytes) // array.dtype.bytes
+            w.line(f"__shared__ __align__({SHARED_ALIGNMENT}) {kind} {name}[{count}];")
+    return total, dynamic
+
+
+# The width of index arithmetic --------------------------------------------------------------------
+
+
+def _narrow(func: Func, own: Mapping[str, int]) -> bool:
+    """Whether no index, bound or condition can leave 32 bits, nor any part of one."""
+    scope = Scope({}, "int", own, {})
+    return _fits(func.body, scope, ())
+
+
+def _fits(stmt: Stmt, scope: Scope, loops: tuple[For, ...]) -> bool:
+    ranges = loop_ranges(loops)
+    match stmt:
+        case Seq(body=parts):
+            return all(_fits(part, scope, loops) for part in parts)
+        case For(begin=begin, end=end, body=body):
+            here = _small(begin, scope, ranges) and _small(end, scope, ranges)
+            return here and _fits(body, scope, (*loops, stmt))
+        case If(condition=condition, body=body):
+            return _small(condition, scope, ranges) and _fits(body, scope, loops)
+        case Alloc(body=body):
+            return _fits(body, scope, loops)
+        case Store() | MaskedStore():
+            own = own_access(scope, stmt.buffer, stmt.indices)
+            mask = (stmt.mask,) if isinstance(stmt, MaskedStore) else ()
+            return all(_small(expr, scope, ranges) for expr in (own, stmt.value, *mask))
+    return True
+
+
+def _small(expr: Expr, scope: Scope, ranges: Mapping[str, Interval]) -> bool:
+    match expr:
+        case Load(buffer=buffer, indices=indices) | MaskedLoad(buffer=buffer, indices=indices):
+            if not _small(own_access(scope, buffer, indices), scope, ranges):
+                return False
+            return not isinstance(expr, MaskedLoad) or _small(expr.mask, scope, ranges)
+        case Ramp(base=base, stride=stride, lanes=lanes):
+            low, high = interval(base, ranges)
+            step = interval(stride, ranges)
+            if None in (low, high, *step):
+                return False
+            reach = max(abs(step[0] or 0), abs(step[1] or 0)) * lanes
+            return contains(INT, ((low or 0) - reach, (high or 0) + reach)) and _small(
+                base, scope, ranges
+            )
+    if dtype_of(expr) is DType.INDEX and not contains(INT, interval(expr, ranges)):
+        return False
+    inner = (child for _, child in children(expr) if isinstance(child, Expr))
+    return all(_small(child, scope, ranges) for child in inner)
