@@ -65,6 +65,7 @@ def build(
     *,
     checks: bool = False,
     name: str | None = None,
+    device: Any = None,
 ) -> Module:
     """Compile a function or a schedule.
 
@@ -76,9 +77,11 @@ def build(
         target: the machine to compile for, by default that of `what`, else this one.
         checks: check bounds, initialisation and index overflow at run time.
         name: a name for the compiled function in place of its own.
+        device: for a cuda target, where it runs: "cupy" (the default) is a GPU through CuPy,
+            "emulated" the CPU; or a `tensorc.runtime.device.Device` with a method `wrap`.
 
     Raises:
-        ArgumentError: `what` is nothing that can be compiled.
+        ArgumentError: `what` is nothing that can be compiled, or there is no such device.
         TargetError: the target is not understood, or is not a CPU that LLVM knows.
         VerifyError: the function is not a well-formed program.
         CompileError: the code generator or LLVM refuses the function.
@@ -95,7 +98,15 @@ def build(
     if name is not None:
         func = replace(func, name=name)
     packs = () if isinstance(what, Func) else getattr(what, "packs", ())
-    return Module(func, Target.parse(wanted), Options(checks=checks), packs)
+    machine, options = Target.parse(wanted), Options(checks=checks)
+    if machine.kind == "cuda":
+        from tensorc.runtime.cuda import CudaModule
+
+        return CudaModule(func, machine, options, packs, "cupy" if device is None else device)
+    if device is not None:
+        reason = f"code for {machine.kind} runs in this process; a device is for cuda targets"
+        raise ArgumentError("device", reason)
+    return Module(func, machine, options, packs)
 
 
 class Module:

@@ -1,0 +1,313 @@
+"""Compiled functions for CUDA devices: the host's program, run by Python around the launches.
+
+The arguments are checked as those of a function for the CPU are. Then the host's program runs: its
+loops and conditions, its allocations, and the launches, whose grids depend on the sizes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+
+from tensorc import config
+from tensorc.codegen.cuda.expressions import HALVES
+from tensorc.codegen.cuda.host import Launch
+from tensorc.codegen.cuda.pipeline import CudaProgram, Kernel, lower_cuda
+from tensorc.codegen.cuda.source import Parameter
+from tensorc.codegen.nvrtc import Output, compile_cuda, version
+from tensorc.codegen.pipeline import Options
+from tensorc.dtype import DType
+from tensorc.errors import ArgumentError, CompileError, LimitError, TensorcError
+from tensorc.ir.interp.arrays import STORAGE
+from tensorc.ir.interp.program import evaluate
+from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, Seq, Stmt
+from tensorc.ir.print import print_func
+from tensorc.ir.verify import verify
+from tensorc.ir.walk import variables
+from tensorc.runtime.abi import Signature
+from tensorc.runtime.cache import CacheKey, CompileCache
+from tensorc.runtime.device import MAX_GRID, Argument, Device, DeviceFunction, DeviceMemory
+from tensorc.runtime.entry import Call, make_entry
+from tensorc.runtime.module import Module, Workspaces
+from tensorc.runtime.packing import Packed
+from tensorc.target import Target
+
+__all__ = ["CudaModule", "device_named"]
+
+Value: TypeAlias = bool | int | float
+
+_DEVICES: Mapping[str, str] = {
+    "emulated": "tensorc.emulator.device:EmulatedDevice",
+    "cupy": "tensorc.runtime.cupy_device:CupyDevice",
+}
+"""Where the devices are that a name stands for; each is imported when it is first asked for."""
+
+
+class ArrayDevice(Device, Protocol):
+    """A device that can use the memory of an array in place."""
+
+    def wrap(self, array: Any, name: str = "") -> DeviceMemory:
+        """The memory of a compact array, without a copy."""
+
+
+def device_named(device: str | ArrayDevice) -> ArrayDevice:
+    """The device that a name stands for, made anew; or the device itself.
+
+    Raises:
+        ArgumentError: there is no such device; the message lists those there are.
+    """
+    if not isinstance(device, str):
+        return device
+    if device not in _DEVICES:
+        legal = ", ".join(_DEVICES)
+        raise ArgumentError("device", f"there is no device {device!r}; legal here: {legal}")
+    module, _, name = _DEVICES[device].partition(":")
+    made = getattr(importlib.import_module(module), name)()
+    return cast(ArrayDevice, made)
+
+
+class CudaModule(Module):
+    """A compiled function for a CUDA device.
+
+    It is called as every `Module` is. On an emulated device the arguments are arrays of the CPU,
+    which the kernels use in place.
+    """
+
+    def __init__(
+        self,
+        func: Func,
+        target: Target,
+        options: Options,
+        packs: Sequence[tuple[str, Func]] = (),
+        device: str | ArrayDevice = "cupy",
+    ):
+        if options.checks or options.profile:
+            raise ArgumentError("checks", "code for a cuda device has none; emulate it instead")
+        verify(func)
+        self.func, self.target, self._options = func, target, options
+        self._packed: dict[str, Packed] = {}
+        if packs:
+            raise ArgumentError("packs", "a layout that was changed is not packed on a device yet")
+        self.program = lower_cuda(func, target, options)
+        self.device = device_named(device)
+        self._entry = make_entry(self.signature)
+        self._call: Call = self._first_call
+
+    @cached_property
+    def signature(self) -> Signature:  # type: ignore[override]
+        """The parameters and sizes of the interface."""
+        return Signature(self.func.name, self.func.params)
+
+    def _first_call(self, *arguments: object) -> None:
+        self._call = self._entry.bind(self._run, self._failure, _nothing, Workspaces(False))
+        self._call(*arguments)
+
+    def _failure(self, code: int) -> TensorcError:
+        return CompileError(f"{self.func.name}: result {code}")
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels, in the order of their first launch."""
+        return self.program.kernels
+
+    def ptx(self) -> str:
+        """The PTX of all kernels."""
+        return _image(self.program, "ptx").rstrip(b"\0").decode()
+
+    def cubin(self) -> bytes:
+        """The machine code of all kernels."""
+        return _image(self.program, "cubin")
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """What `source` can show."""
+        names = (name for kernel in self.kernels for name, _ in kernel.stages)
+        return ("ir", "cuda", "ptx", *dict.fromkeys(names))
+
+    def source(self, stage: str = "cuda") -> str:
+        """The program after a stage of lowering; "cuda" is the CUDA C++, "ptx" what NVRTC makes.
+
+        Raises:
+            ArgumentError: there is no such stage; the message lists those there are.
+        """
+        if stage == "ir":
+            return print_func(self.func)
+        if stage == "cuda":
+            return self.program.source
+        if stage == "ptx":
+            return self.ptx()
+        found = [print_func(f) for k in self.kernels for name, f in k.stages if name == stage]
+        if not found:
+            legal = ", ".join(self.stages)
+            raise ArgumentError("stage", f"there is no {stage!r}; legal here: {legal}")
+        return "\n".join(found)
+
+    # The host's program ---------------------------------------------------------------------------
+
+    @cached_property
+    def _functions(self) -> tuple[DeviceFunction, ...]:
+        """The kernels on the device, whose parameters are checked against those of the image."""
+        image: Output = "ptx" if self.device.name == "emulated" else "cubin"
+        loaded = self.device.load(_image(self.program, image))
+        found = tuple(loaded.function(kernel.text.name) for kernel in self.kernels)
+        for kernel, function in zip(self.kernels, found, strict=True):
+            wanted = tuple(map(_size, kernel.text.parameters))
+            if function.parameters != wanted:
+                raise CompileError(
+                    f"{function.name} has parameters of {function.parameters} bytes in the image,"
+                    f" and of {wanted} in its text"
+                )
+        return found
+
+    def _run(self, *passed: float) -> int:
+        """What the entry check calls: addresses, scalars and sizes in their order."""
+        signature = self.signature
+        count = len(signature.params)
+        values: dict[str, Value] = dict(zip(signature.sizes, map(int, passed[count:]), strict=True))
+        addresses: dict[str, int] = {}
+        for param, value in zip(signature.params, passed, strict=False):
+            if isinstance(param.value, Buffer):
+                addresses[param.name] = int(value)
+            else:
+                values[param.name] = _scalar(param.value.dtype, value)
+        memory = {
+            param.name: self._at(param.value, addresses[param.name], values, param.mode)
+            for param in signature.params
+            if isinstance(param.value, Buffer)
+        }
+        self._execute(self.program.host, _Frame(values, memory, addresses))
+        self.device.sync()
+        return 0
+
+    def _at(
+        self, buffer: Buffer, address: int, values: Mapping[str, Value], mode: str
+    ) -> DeviceMemory:
+        """The memory of an argument, as the device takes it."""
+        size = _bytes(buffer, values)
+        raw = (ctypes.c_uint8 * size).from_address(address) if size else bytearray()
+        array = np.frombuffer(raw, np.uint8)
+        array.flags.writeable = mode in ("out", "inout")
+        return self.device.wrap(array, buffer.name)
+
+    def _execute(self, stmt: Stmt, frame: _Frame) -> None:
+        match stmt:
+            case Launch(kernel=number):
+                self._launch(self.kernels[number], self._functions[number], frame)
+            case Seq(body=parts):
+                for part in parts:
+                    self._execute(part, frame)
+            case For(var=var, begin=begin, end=end, body=body):
+                for value in range(int(frame.value(begin)), int(frame.value(end))):
+                    self._execute(body, replace(frame, values={**frame.values, var.name: value}))
+            case If(condition=condition, body=body):
+                if frame.value(condition):
+                    self._execute(body, frame)
+            case Alloc(buffer=buffer, body=body):
+                held = self.device.alloc(max(_bytes(buffer, frame.values), 1))
+                self._execute(body, replace(frame, memory={**frame.memory, buffer.name: held}))
+
+    def _launch(self, kernel: Kernel, function: DeviceFunction, frame: _Frame) -> None:
+        x, y, z = (int(frame.value(extent)) for extent in kernel.grid)
+        if min(x, y, z) <= 0:
+            return
+        for axis, extent, most in zip("xyz", (x, y, z), MAX_GRID, strict=True):
+            if extent > most:
+                reason = f"blockIdx.{axis} has {extent} blocks, at most {most} are possible"
+                raise LimitError(f"{function.name}: {reason}")
+        arguments: list[Argument] = []
+        for parameter in kernel.text.parameters:
+            name = parameter.name
+            if not parameter.buffer:
+                arguments.append(_passed(parameter, frame.values[name]))
+                continue
+            if frame.addresses.get(name, 0) % parameter.alignment:
+                reason = f"{function.name} needs it at a multiple of {parameter.alignment} bytes"
+                raise ArgumentError(name, f"it lies at {frame.addresses[name]:#x}; {reason}")
+            arguments.append(frame.memory[name])
+        text = kernel.text
+        self.device.launch(function, (x, y, z), text.block, arguments, text.dynamic)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What is known where the host is: sizes, scalars and loops; memory; where arguments lie."""
+
+    values: Mapping[str, Value]
+    memory: Mapping[str, DeviceMemory]
+    addresses: Mapping[str, int]
+
+    def value(self, expr: Expr) -> Any:
+        return _known(expr, self.values)
+
+
+def _nothing() -> None:
+    """There are no threads to prepare."""
+
+
+def _known(expr: Expr, values: Mapping[str, Value]) -> Any:
+    """The value of an expression of the host."""
+    return evaluate(expr, {name: values[name] for name in variables(expr)})
+
+
+def _bytes(buffer: Buffer, values: Mapping[str, Value]) -> int:
+    extents = (max(int(_known(extent, values)), 0) for extent in buffer.shape)
+    if buffer.strides is None:
+        return math.prod(extents) * buffer.dtype.bytes
+    sizes = list(extents)
+    if 0 in sizes:
+        return 0
+    last = sum((n - 1) * stride for n, stride in zip(sizes, buffer.strides, strict=True))
+    return (last + 1) * buffer.dtype.bytes
+
+
+def _scalar(dtype: DType, value: float) -> Value:
+    """A scalar out of the form in which it travels: halves as their bits."""
+    if dtype in HALVES:
+        bits = np.uint16(int(value))
+        wide = (
+            bits.view(np.float16)
+            if dtype is DType.F16
+            else ((bits.astype(np.uint32) << np.uint32(16)).view(np.float32))
+        )
+        return float(wide)
+    return bool(value) if dtype is DType.BOOL else value
+
+
+def _passed(parameter: Parameter, value: Value) -> np.generic:
+    """A scalar as a kernel takes it: halves as floats, sizes and variables in 64 bits."""
+    if parameter.dtype in HALVES:
+        return np.float32(value)
+    if parameter.dtype is DType.INDEX:
+        return np.int64(value)
+    return cast(np.generic, np.asarray(value).astype(STORAGE[parameter.dtype])[()])
+
+
+def _size(parameter: Parameter) -> int:
+    if parameter.buffer:
+        return 8
+    return 4 if parameter.dtype in HALVES else parameter.dtype.bytes
+
+
+def _image(program: CudaProgram, output: Output) -> bytes:
+    """What NVRTC makes of a program, from the compile cache if it made it before."""
+    flags = ["-lineinfo"] if output == "ptx" else []
+    if program.options.strict_float:
+        flags.append("--fmad=false")
+    nvrtc = ".".join(map(str, version()))
+    store = CompileCache(config.cache_dir / "compiled")
+    key = CacheKey.of(
+        program.source, program.target, form=output, flags=" ".join(flags), nvrtc=nvrtc
+    )
+    found = store.get(key)
+    if found is None:
+        made = compile_cuda(program.source, program.target.cpu, output, flags, "kernel.cu")
+        found = made.image
+        store.put(key, found)
+    return found
