@@ -146,8 +146,8 @@ def test_between_convolutions_nothing_is_rearranged() -> None:
     changed = clean_up(block_channels(net.graph(y), BLOCK))
     ops = [node.op for node in changed.nodes]
     assert ops == [
-        "view", "permute", "blocked_convolution", "relu", "blocked_max_pool", "blocked_convolution",
-        "hardtanh", "constant_pad_nd", "blocked_depthwise", "mean", "view",
+        "constant_pad_nd", "view", "permute", "blocked_convolution", "relu", "blocked_max_pool",
+        "blocked_convolution", "hardtanh", "constant_pad_nd", "blocked_depthwise", "mean", "view",
     ]  # fmt: skip
 
 

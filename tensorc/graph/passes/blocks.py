@@ -116,8 +116,24 @@ class _Blocker:
         array = _grown(self.known[weight], (outputs, inputs))
         array = array.reshape(-1, self.block, inputs // lanes, lanes, *weight.shape[2:])
         packed = self._constant(weight, array.transpose(0, 2, 4, 5, 3, 1))
+        if source not in self.blocks:
+            node, source = self._padded(node, source)
         image = self._in_blocks(source, lanes)
         self._windows(node, "blocked_convolution", image, packed, bias)
+
+    def _padded(self, node: Node, source: Value) -> tuple[Node, Value]:
+        """The convolution without its padding, and its source with it, whose rows are long."""
+        around = node.get("padding")
+        assert isinstance(around, tuple)
+        height, width = around * 2 if len(around) == 1 else around
+        if not (isinstance(height, int) and isinstance(width, int) and height + width):
+            return node, source
+        *outer, rows, columns = source.shape
+        shape = (*outer, rows + 2 * height, columns + 2 * width)
+        grown = Value(f"{node.output.name}.padded", shape, source.dtype)
+        pad = (width, width, height, height)
+        self.made.append(_node("constant_pad_nd", grown, self=source, pad=pad, value=0.0))
+        return node.with_arguments({"padding": (0, 0)}), grown
 
     def _depthwise(self, node: Node, source: Value, weight: Value, bias: Argument) -> None:
         array = _grown(self.known[weight], (self._whole(weight.shape[0]),))

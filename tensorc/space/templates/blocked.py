@@ -16,8 +16,10 @@ from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
 from tensorc.space.templates.common import (
     make_parallel,
+    nearest,
     parallel_choice,
     tile_options,
+    vector_widths,
     work_of,
 )
 from tensorc.space.templates.register_tile import Loops, Task, finish, link
@@ -273,11 +275,14 @@ def _before(
     axes = [a for a in stage.axes if a.extent > 1]
     if not axes:
         return
-    lanes = facts.target.lanes(32)
-    options = (1, lanes) if axes[-1].extent == lanes else (1,)
-    width = yield Choice("width", stage.name, options, max(options), ("before", options))
-    if width != 1:
-        plan.vectorize(axes[-1].name)
+    last = axes[-1]
+    options = (1, *vector_widths(last.extent, facts.target.lanes(32)))
+    width = yield Choice(
+        "width", stage.name, options, nearest(options, facts.target.lanes(32)), ("before", options)
+    )
+    assert isinstance(width, int)
+    if width > 1:
+        plan.vectorize(last.name if width == last.extent else plan.split(last.name, width)[1])
     if not loop:
         counts = [a.extent for a in axes[:-1]]
         depth = yield parallel_choice(facts, stage.name, counts[:2], work_of([stage]))
