@@ -9,9 +9,12 @@ Two accesses to a cell, one of them a write and not both atomic, race unless
 * both threads are of one warp and the later knows of the earlier through bar.warp.sync, by vector
   clocks as in FastTrack (Flanagan and Freund, PLDI 2009).
 
-Blocks of one launch are never ordered. So the verdict does not depend on the order of running, and
-two readers are enough: they are kept of different warps where there are such, and then whatever
-comes later is unordered with one of them.
+Blocks of one launch are never ordered. So the verdict does not depend on the order of running.
+
+Two readers are enough: they are kept of different warps where there are such, and then whatever
+comes later is unordered with one of them; within one warp that meets as a whole, those of the last
+meeting are. The verdict is exact for barriers of the block and of whole warps. With barriers of a
+part of a warp there is no false alarm, but one of three lanes that touch a place may be forgotten.
 """
 
 from __future__ import annotations
