@@ -1,0 +1,329 @@
+"""The sixteen workloads beside what TVM's MetaSchedule finds for them.
+
+    python -m bench.tvm_peer tune --work DIR                   64 trials each, in TVM's environment
+    python -m bench.tvm_peer tune --work OTHER --trials 500 --only mm512,softmax
+    python -m bench.tvm_peer compare --work DIR                in ours: one thread, then two
+    python -m bench.tvm_peer compare --work DIR --json tvm.json
+
+TVM has an environment of its own; the last line is without what xgboost draws in for GPUs:
+
+    pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1
+    pip install numpy scipy psutil cloudpickle tornado
+    pip install --no-deps xgboost==3.2.0
+
+(With apache-tvm-ffi 0.1.15, MetaSchedule ends in a segmentation fault.)
+
+`tune` keeps a database for each workload in DIR and goes on with what is missing there.
+MetaSchedule runs with its defaults: its own rules, 64 candidates an iteration, evolutionary search.
+Its cost model learns within one run only and from 100 candidates on, so a longer tuning is best
+given a directory of its own. A candidate is timed on one thread.
+
+`compare` starts TVM's interpreter, which `tune` has written down, for each workload and number of
+threads, hands it the arguments and weights of `bench.workloads`, and then both sides take turns:
+some calls here, some calls there, told through a pipe. Before each turn there is a call that is not
+counted and, on several threads, a rest in which the other's threads stop waiting for work. Both
+results are compared with float64. Times include the call from Python: TVM's on its own arrays with
+a result that exists already, ours on torch tensors with a new result. Our weights are constants,
+which we may pack; TVM's are arguments. TVM's exponential is the C library's scalar function.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from bench import harness
+
+# isort: split
+import numpy as np
+
+from bench.tvm_record import Tuned
+
+MOST_ERROR = 1e-3
+READY = "ready"
+
+Sampler = Callable[[int], float]
+"""Seconds of one call, from so many calls in a row behind one that is not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Rates of one workload; a ratio is ours over TVM's, of the same kind of figure.
+
+    Errors are relative norms of the difference from float64.
+    """
+
+    workload: str
+    threads: int
+    unit: str
+    best: float
+    median: float
+    tvm_best: float
+    tvm_median: float
+    best_ratio: float
+    median_ratio: float
+    error: float
+    tvm_error: float
+
+
+# Turns -------------------------------------------------------------------------------------------
+
+
+def sampler(run: Callable[[], object]) -> Sampler:
+    def sample(calls: int) -> float:
+        run()
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        return (time.perf_counter() - start) / calls
+
+    return sample
+
+
+def turns(samplers: Mapping[str, Sampler], rounds: int, rest: float) -> dict[str, list[float]]:
+    """The samples of each, taken in turns; every round starts with another one."""
+    calls = {name: _calls(sample) for name, sample in samplers.items()}
+    samples: dict[str, list[float]] = {name: [] for name in samplers}
+    order = list(samplers)
+    for _ in range(rounds):
+        for name in order:
+            time.sleep(rest)
+            samples[name].append(samplers[name](calls[name]))
+        order.append(order.pop(0))
+    return samples
+
+
+def _calls(sample: Sampler) -> int:
+    """How many calls take the seconds of a sample, at least one."""
+    calls = 1
+    while (seconds := sample(calls) * calls) < harness.SAMPLE_SECONDS / 2:
+        calls *= 2
+    return max(1, round(calls * harness.SAMPLE_SECONDS / seconds))
+
+
+# TVM's side --------------------------------------------------------------------------------------
+
+
+def tune(options: argparse.Namespace) -> int:
+    """Each workload in a process of its own: what TVM's code does to one ends there."""
+    from bench import tvm_side
+
+    names = _known(options.only, tvm_side.TASKS)
+    if options.child:
+        (name,) = names
+        cpu = options.cpu or tvm_side.host()
+        folder = options.work / name
+        tvm_side.tune(name, folder, options.trials, cpu, options.cores, options.seed)
+        return 0
+    failed = []
+    for name in names:
+        command = [sys.executable, "-m", "bench.tvm_peer", *sys.argv[1:], "--child", "--only", name]
+        environment = {**os.environ, "TVM_NUM_THREADS": str(options.threads)}
+        print(f"# {name}", flush=True)
+        done = subprocess.run(command, env=environment, check=False)
+        tuned = Tuned.load(options.work / name)
+        if done.returncode or tuned is None:
+            failed.append(name)
+            print(f"# {name} failed with exit code {done.returncode}", flush=True)
+        else:
+            print(f"# {name}: {tuned.records} records, {tuned.seconds:.0f} s", flush=True)
+    print(f"# failed: {', '.join(failed) or 'none'}", flush=True)
+    return 1 if failed else 0
+
+
+def serve(options: argparse.Namespace) -> int:
+    """TVM's end of the pipe: a result in a file, then for each line, a number of calls, seconds."""
+    with os.fdopen(os.dup(1), "w", buffering=1) as answers:
+        os.dup2(2, 1)  # what TVM prints is no answer
+        from bench import tvm_side
+
+        with np.load(options.inputs) as stored:
+            inputs = [stored[name] for name in stored.files]
+        run, result = tvm_side.kernel(options.name, options.work / options.name, inputs)
+        run()
+        np.save(options.result, result.numpy())
+        sample = sampler(run)
+        print(READY, file=answers)
+        for line in sys.stdin:
+            print(sample(int(line)), file=answers)
+    return 0
+
+
+@contextmanager
+def served(
+    name: str, work: Path, python: str, threads: int, inputs: Sequence[np.ndarray]
+) -> Iterator[tuple[Sampler, np.ndarray]]:
+    """A process of TVM's that holds the kernel of a workload: its sampler and its result.
+
+    Raises:
+        RuntimeError: the process ended; it said why.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        files = [str(Path(folder) / file) for file in ("inputs.npz", "result.npy")]
+        np.savez(files[0], *inputs)
+        command = [python, "-m", "bench.tvm_peer", "serve", name, "--work", str(work),
+                   "--inputs", files[0], "--result", files[1]]  # fmt: skip
+        environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            _answer(name, process.stdout)
+            yield _remote(name, process.stdin, process.stdout), np.load(files[1])
+
+
+def _remote(name: str, questions: TextIO, answers: TextIO) -> Sampler:
+    def sample(calls: int) -> float:
+        print(calls, file=questions, flush=True)
+        return float(_answer(name, answers))
+
+    return sample
+
+
+def _answer(name: str, answers: TextIO) -> str:
+    line = answers.readline()
+    if not line:
+        raise RuntimeError(f"TVM's process for {name} ended before it answered")
+    return line.strip()
+
+
+# Our side ----------------------------------------------------------------------------------------
+
+
+def compare(options: argparse.Namespace) -> int:
+    from bench import workloads
+    from bench.compare import heading
+
+    names = _known(options.only, workloads.WORKLOADS)
+    tuned = {name: Tuned.load(options.work / name) for name in names}
+    if missing := [name for name, one in tuned.items() if one is None]:
+        raise SystemExit(f"not tuned in {options.work}: {', '.join(missing)}; run `tune` first")
+    rows = []
+    for name, record in tuned.items():
+        for threads in options.threads:
+            rows.append(measure(name, threads, record, options))
+            print(f"# {name}, {threads}: {rows[-1].best_ratio:.2f}", file=sys.stderr, flush=True)
+    how = "; ".join(dict.fromkeys(record.describe() for record in tuned.values()))
+    harness.report(f"{heading(threads=max(options.threads))}; {how}", rows, options.json)
+    print(summary(rows))
+    return 1 if any(max(row.error, row.tvm_error) > MOST_ERROR for row in rows) else 0
+
+
+def measure(name: str, threads: int, tuned: Tuned, options: argparse.Namespace) -> Row:
+    import torch
+
+    from bench import workloads
+    from tensorc import config
+    from tensorc.graph.compile import compile_network
+    from tensorc.graph.network import load
+    from tensorc.target import Target
+
+    torch.manual_seed(0)
+    work = workloads.WORKLOADS[name]()
+    module = work.module.eval()
+    inputs = [tensor.detach().numpy() for tensor in (*work.arguments, *module.parameters())]
+    python = options.python or tuned.python
+    with (
+        torch.no_grad(), config.scope(num_threads=threads),
+        served(name, options.work, python, threads, inputs) as (remote, result),
+    ):  # fmt: skip
+        double = copy.deepcopy(module).double()
+        expected = double(*(argument.double() for argument in work.arguments)).numpy()
+        network = compile_network(load(module, work.arguments), Target.parse("cpu"))
+        run = lambda: network(*work.arguments)  # noqa: E731
+        error, tvm_error = (_error(one, expected) for one in (run().numpy(), result))
+        rest = workloads.REST if threads > 1 else 0.0
+        samples = turns({"ours": sampler(run), "tvm": remote}, options.repeats, rest)
+    best = {one: min(times) for one, times in samples.items()}
+    median = {one: statistics.median(times) for one, times in samples.items()}
+    rates = [
+        work.amount / figure[one] / 1e9 for one in ("ours", "tvm") for figure in (best, median)
+    ]
+    ratios = [seconds["tvm"] / seconds["ours"] for seconds in (best, median)]
+    return Row(name, threads, work.unit, *rates, *ratios, error, tvm_error)
+
+
+def _error(found: Any, expected: np.ndarray) -> float:
+    if found.shape != expected.shape:
+        raise RuntimeError(f"a result has the shape {found.shape}, not {expected.shape}")
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Geometric means of the ratios, and where we are behind TVM."""
+    lines = []
+    for threads in dict.fromkeys(row.threads for row in rows):
+        own = [row for row in rows if row.threads == threads]
+        best, median = (
+            math.exp(statistics.fmean(math.log(getattr(row, field)) for row in own))
+            for field in ("best_ratio", "median_ratio")
+        )
+        behind = [f"{row.workload} {row.best_ratio:.2f}" for row in own if row.best_ratio < 1.0]
+        lines.append(
+            f"{threads} threads: {best:.2f}x TVM (median {median:.2f}x) over {len(own)}; "
+            f"behind: {', '.join(behind) or 'none'}"
+        )
+    return "\n".join(lines)
+
+
+# Commands ----------------------------------------------------------------------------------------
+
+
+def _known(only: Sequence[str] | None, names: Mapping[str, object]) -> list[str]:
+    if wrong := [name for name in only or () if name not in names]:
+        raise SystemExit(f"there is no {', '.join(wrong)}; legal here: {', '.join(names)}")
+    return list(only or names)
+
+
+def arguments() -> argparse.ArgumentParser:
+    split = lambda text: text.split(",")  # noqa: E731
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--work", type=Path, required=True, metavar="DIR", help="the databases")
+    one = commands.add_parser("tune", parents=[common], help="in TVM's environment")
+    one.add_argument("--only", type=split, metavar="NAME,...")
+    one.add_argument("--trials", type=int, default=64, help="for each workload")
+    one.add_argument("--threads", type=int, default=1, help="on which candidates are timed")
+    one.add_argument("--cpu", help="LLVM's name of the processor; this machine's by default")
+    one.add_argument("--cores", type=int, default=os.cpu_count(), help="of the target")
+    one.add_argument("--seed", type=int, default=0)
+    one.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    one.set_defaults(run=tune)
+    one = commands.add_parser("compare", parents=[common], help="in ours")
+    one.add_argument("--only", type=split, metavar="NAME,...")
+    one.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    one.add_argument("--repeats", type=int, default=30, help="rounds of timing")
+    one.add_argument("--python", help="TVM's interpreter; by default the one that tuned")
+    one.add_argument("--json", type=Path, metavar="FILE", help="write the figures as data")
+    one.set_defaults(run=compare)
+    one = commands.add_parser("serve", parents=[common], help="what `compare` starts")
+    one.add_argument("name")
+    one.add_argument("--inputs", type=Path, required=True)
+    one.add_argument("--result", type=Path, required=True)
+    one.set_defaults(run=serve)
+    return parser
+
+
+def main() -> int:
+    options = arguments().parse_args()
+    return int(options.run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+"""What `bench.tvm_peer` does with TVM: the sixteen workloads, their tuning, their kernels.
+
+This imports TVM and runs in TVM's environment; nothing of tensorc is needed there.
+
+Each workload is one TIR function. Its parameters are the arguments of the module of that name in
+`bench.workloads`, then the weights and biases in the order of the module's `parameters()`, then the
+result. GELU is x / (1 + exp(-2z)), the tanh form with one exponential.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import os
+import sys
+import time
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import te, topi
+from tvm.driver import build
+from tvm.s_tir import meta_schedule
+
+from bench.tvm_record import PACKAGES, Tuned
+
+Nodes = Sequence[te.Tensor]
+
+# Read by TVMScript for half a minute when imported, and of no use on x86.
+FOREIGN_INTRINSICS = ("arm_cpu", "cuda", "hexagon", "metal", "riscv_cpu", "rocm")
+BUILD_SECONDS = 60.0
+
+# The workloads -----------------------------------------------------------------------------------
+
+
+def tensor(*shape: int) -> te.Tensor:
+    return te.placeholder(shape, "float32")
+
+
+def contraction(a: te.Tensor, b: te.Tensor, *, transposed: bool = False) -> te.Tensor:
+    """a times b, or b transposed, over the last two axes; the axes before these are common."""
+    *common, rows, depth = a.shape
+    columns = b.shape[-2 if transposed else -1]
+    k = te.reduce_axis((0, depth), "k")
+
+    def element(*indices: Any) -> Any:
+        *outer, i, j = indices
+        right = b(*outer, j, k) if transposed else b(*outer, k, j)
+        return te.sum(a(*outer, i, k) * right, axis=k)
+
+    return te.compute((*common, rows, columns), element)
+
+
+def matmul(*shapes: tuple[int, ...], transposed: bool = False) -> Nodes:
+    a, b = (tensor(*shape) for shape in shapes)
+    return a, b, contraction(a, b, transposed=transposed)
+
+
+def gelu(x: Any) -> Any:
+    z = math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)
+    return x / (1.0 + te.exp(-2.0 * z))
+
+
+def ffn() -> Nodes:
+    x, w1, b1 = tensor(128, 768), tensor(3072, 768), tensor(3072)
+    w2, b2 = tensor(768, 3072), tensor(768)
+    product = contraction(x, w1, transposed=True)
+    inner = te.compute(product.shape, lambda i, j: product[i, j] + b1[j])
+    activated = te.compute(inner.shape, lambda i, j: gelu(inner[i, j]))
+    outer = contraction(activated, w2, transposed=True)
+    return x, w1, b1, w2, b2, te.compute(outer.shape, lambda i, j: outer[i, j] + b2[j])
+
+
+def convolution(channels: int, filters: int, size: int, kernel: int, step: int = 1) -> Nodes:
+    x, weight = tensor(1, channels, size, size), tensor(filters, channels, kernel, kernel)
+    return x, weight, topi.nn.conv2d_nchw(x, weight, step, kernel // 2, 1)
+
+
+def convolution_bias_relu() -> Nodes:
+    x, weight, result = convolution(256, 64, 56, 1)
+    bias = tensor(64)
+    function = lambda n, c, y, x: te.max(result[n, c, y, x] + bias[c], 0.0)  # noqa: E731
+    return x, weight, bias, te.compute(result.shape, function)
+
+
+def depthwise(channels: int, size: int, step: int = 1, most: float | None = None) -> Nodes:
+    """3x3; with `most`, the result is limited to [0, most]."""
+    x, weight = tensor(1, channels, size, size), tensor(channels, 1, 3, 3)
+    result = topi.nn.depthwise_conv2d_nchw(x, weight, step, 1, 1)
+    return x, weight, result if most is None else topi.clip(result, 0.0, most)
+
+
+def softmax() -> Nodes:
+    x = tensor(1536, 128)
+    return x, topi.nn.softmax(x, axis=-1)
+
+
+def layer_norm() -> Nodes:
+    x, scale, shift = tensor(512, 768), tensor(768), tensor(768)
+    return x, scale, shift, topi.nn.layer_norm(x, scale, shift, [1], 1e-5)
+
+
+def gelu_mul_add() -> Nodes:
+    x, y, z = (tensor(4 << 20) for _ in range(3))
+    return x, y, z, te.compute(x.shape, lambda i: gelu(x[i]) * y[i] + z[i])
+
+
+def total() -> Nodes:
+    x = tensor(16 << 20)
+    return x, topi.sum(x)
+
+
+TASKS: Mapping[str, Callable[[], Nodes]] = MappingProxyType(
+    {
+        "mm128": lambda: matmul((128, 128), (128, 128)),
+        "mm512": lambda: matmul((512, 512), (512, 512)),
+        "mm1024": lambda: matmul((1024, 1024), (1024, 1024)),
+        "gemv4096": lambda: matmul((1, 4096), (4096, 4096), transposed=True),
+        "ffn_gelu": ffn,
+        "bmm_attn": lambda: matmul((12, 128, 64), (12, 64, 128)),
+        "conv3x3_c64_56": lambda: convolution(64, 64, 56, 3),
+        "conv3x3_c256_14": lambda: convolution(256, 256, 14, 3),
+        "conv7x7_s2_224": lambda: convolution(3, 64, 224, 7, 2),
+        "conv1x1_256_64_56_bias_relu": convolution_bias_relu,
+        "dw3x3_s2_c96_112": lambda: depthwise(96, 112, 2),
+        "dw3x3_s1_c384_14_relu6": lambda: depthwise(384, 14, most=6.0),
+        "softmax": softmax,
+        "layernorm": layer_norm,
+        "gelu_mul_add": gelu_mul_add,
+        "sum16m": total,
+    }
+)
+
+# Tuning and kernels ------------------------------------------------------------------------------
+
+
+def skip_foreign_intrinsics() -> None:
+    """Spares this process the intrinsics of other machines, which TVM imports all at once.
+
+    To read them takes longer than a worker has for a build: all builds would end as too slow.
+    """
+    for name in FOREIGN_INTRINSICS:
+        full = f"tvm.s_tir.tensor_intrin.{name}"
+        sys.modules.setdefault(full, types.ModuleType(full))
+
+
+def host() -> str:
+    """The processor of this machine, as LLVM names it."""
+    return str(tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName")())
+
+
+def tune(name: str, folder: Path, trials: int, cpu: str, cores: int, seed: int) -> Tuned:
+    """Tunes a workload until its database in `folder` has so many records, or the space ends.
+
+    A run that was interrupted goes on behind the records it left; one that was finished with as
+    many trials is not repeated.
+    """
+    before = Tuned.load(folder)
+    if before is not None and before.trials >= trials:
+        return before
+    skip_foreign_intrinsics()
+    folder.mkdir(parents=True, exist_ok=True)
+    done = len(_database(folder))
+    start = time.perf_counter()
+    if done < trials:
+        meta_schedule.tune_tir(
+            _function(name),
+            _target(cpu, cores),
+            str(folder),
+            trials - done,
+            builder=meta_schedule.builder.LocalBuilder(
+                max_workers=cores, timeout_sec=BUILD_SECONDS, initializer=skip_foreign_intrinsics
+            ),
+            runner=meta_schedule.runner.LocalRunner(timeout_sec=BUILD_SECONDS),
+            num_tuning_cores=cores,
+            # Another one behind what is done, lest it draw the same again.
+            seed=seed + done,
+        )
+    seconds = time.perf_counter() - start + (before.seconds if before is not None else 0.0)
+    versions = {package: importlib.metadata.version(package) for package in PACKAGES}
+    threads = int(os.environ["TVM_NUM_THREADS"])
+    found = Tuned(trials, len(_database(folder)), seconds, cpu, cores, threads, versions,
+                  sys.executable)  # fmt: skip
+    found.save(folder)
+    return found
+
+
+def kernel(name: str, folder: Path, inputs: Sequence[np.ndarray]) -> tuple[Callable[[], Any], Any]:
+    """A call of the best program in the database on the inputs, and its result, a TVM tensor.
+
+    Raises:
+        LookupError: there is none.
+    """
+    skip_foreign_intrinsics()
+    tuned = Tuned.load(folder)
+    if tuned is None:
+        raise LookupError(f"{folder} holds no finished tuning of {name}")
+    target = _target(tuned.cpu, tuned.cores)
+    schedule = meta_schedule.tir_integration.compile_tir(_database(folder), _function(name), target)
+    if schedule is None:
+        raise LookupError(f"no program in {folder} is one of {name}")
+    run = build(schedule.mod, target=target)["main"]
+    shape = [int(extent) for extent in TASKS[name]()[-1].shape]
+    result = tvm.runtime.empty(shape, "float32")
+    arguments = [tvm.runtime.tensor(array) for array in inputs]
+    return lambda: run(*arguments, result), result
+
+
+def _function(name: str) -> Any:
+    return te.create_prim_func(list(TASKS[name]()))
+
+
+def _target(cpu: str, cores: int) -> Any:
+    return tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": cores})
+
+
+def _database(folder: Path) -> Any:
+    return meta_schedule.database.JSONDatabase(work_dir=str(folder), module_equality="structural")
