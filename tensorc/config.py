@@ -12,6 +12,8 @@ num_threads      TENSORC_NUM_THREADS      workers of a parallel loop; the proces
 cache_dir        TENSORC_CACHE_DIR        where compiled code is kept; `tensorc` in the user's
                                           cache directory
 verify           TENSORC_VERIFY           check the IR after every stage; no
+database         TENSORC_DATABASE         records of measurements that `compile` takes schedules
+                                          from: a file, or a folder of them; none
 ===============  =======================  =======================================================
 
 A value that a setting refuses raises `ArgumentError`, which names the setting or the variable.
@@ -31,12 +33,13 @@ from typing import TYPE_CHECKING
 
 from tensorc.errors import ArgumentError
 
-__all__ = ["cache_dir", "num_threads", "scope", "verify"]
+__all__ = ["cache_dir", "database", "num_threads", "scope", "verify"]
 
 if TYPE_CHECKING:
     num_threads: int
     cache_dir: Path
     verify: bool
+    database: Path | None
 
 MAX_THREADS = 4096
 SWITCH_WORDS = {
@@ -124,15 +127,23 @@ def _processors() -> int:
 
 
 def _parse_directory(value: object) -> Path:
+    return _parse_path(value, "a directory")
+
+
+def _parse_database(value: object) -> Path | None:
+    return None if value is None else _parse_path(value, "a file or a directory")
+
+
+def _parse_path(value: object, kind: str) -> Path:
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise ValueError("expected the path of a directory")
+        raise ValueError(f"expected the path of {kind}")
     text = os.fsdecode(value)
     if "\0" in text:
-        raise ValueError("expected the path of a directory, which has no null character")
+        raise ValueError(f"expected the path of {kind}, which has no null character")
     try:
         return Path(text).expanduser().absolute()
     except RuntimeError as error:
-        raise ValueError(f"expected the path of a directory ({error})") from None
+        raise ValueError(f"expected the path of {kind} ({error})") from None
 
 
 def _user_cache() -> Path:
@@ -159,6 +170,7 @@ class _ConfigModule(ModuleType):
     num_threads = _Setting("num_threads", "TENSORC_NUM_THREADS", _parse_threads, _processors)
     cache_dir = _Setting("cache_dir", "TENSORC_CACHE_DIR", _parse_directory, _user_cache)
     verify = _Setting("verify", "TENSORC_VERIFY", _parse_switch, lambda: False)
+    database = _Setting("database", "TENSORC_DATABASE", _parse_database, lambda: None)
 
     def __dir__(self) -> list[str]:
         return __all__

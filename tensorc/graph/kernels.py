@@ -1,8 +1,10 @@
 """Tasks to machine code: scheduled, compiled, and kept in the compile cache.
 
 What a scheduler made of a task is kept as text, beside the code, so that a network that was
-compiled before is scheduled by nobody. What is missing is compiled by this process and by helpers
-beside it: scheduling is Python and LLVM takes one thread at a time, so threads would not do.
+compiled before is scheduled by nobody. A task that the schedule database knows (`config.database`)
+takes its best schedule from there, if it still applies, in place of the rule-based one. What is
+missing is compiled by this process and by helpers beside it: scheduling is Python and LLVM takes
+one thread at a time, so threads would not do.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import tensorc
 from tensorc import config
@@ -32,6 +34,9 @@ from tensorc.runtime.cache import CacheKey, CompileCache
 from tensorc.runtime.module import Module, Scheduled
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
+
+if TYPE_CHECKING:
+    from tensorc.search.database import Database
 
 # From a function to its schedule; "default" is the rule-based one of the CPU templates.
 Scheduler: TypeAlias = Callable[[Func], Scheduled | Func]
@@ -66,6 +71,7 @@ def build_kernels(
         ArgumentError: the scheduler is neither a known name nor callable, or gives no schedule.
         CompileError: the code generator or LLVM refuses a task.
         TargetError: the target is not a CPU that LLVM knows.
+        RecordsError: `config.database` cannot be read.
     """
     if not callable(scheduler) and scheduler not in _NAMED:
         legal = f"{', '.join(_NAMED)}, or a function from a Func to a Schedule"
@@ -105,7 +111,17 @@ def _parts(made: object) -> Nest:
 def _default(func: Func, target: Target) -> Nest:
     from tensorc.space.default import default_schedule
 
-    return _parts(default_schedule(func, target))
+    known = _database()
+    found = None if known is None else known.schedule(func, target)
+    return _parts(default_schedule(func, target) if found is None else found)
+
+
+def _database() -> Database | None:
+    if config.database is None:
+        return None
+    from tensorc.search.database import database
+
+    return database()
 
 
 def _none(func: Func, target: Target) -> Nest:
@@ -150,7 +166,15 @@ def _unpacked(payload: bytes) -> Nest | None:
 
 
 def _key(func: Func, target: Target, scheduler: str) -> CacheKey:
-    return CacheKey.of(print_func(func), target, scheduler=scheduler, schedulers=_sources())
+    known = _database() if scheduler == "default" else None
+    records = () if known is None else known.known(func, target)
+    return CacheKey.of(
+        print_func(func),
+        target,
+        scheduler=scheduler,
+        schedulers=_sources(),
+        records="\n".join(record.steps for record in records),
+    )
 
 
 @cache
@@ -202,6 +226,8 @@ class _Helper:
             "target": target.to_json(),
             "scheduler": scheduler,
             "cache_dir": str(config.cache_dir),
+            "database": None if config.database is None else str(config.database),
+            "num_threads": config.num_threads,
         }
         program = (
             f"import sys; sys.path[:] = {sys.path!r}\n"
@@ -249,7 +275,8 @@ def serve() -> None:
     """What a helper runs: one request a line on standard input, one answer each on the output."""
     for line in sys.stdin:
         request = json.loads(line)
-        with config.scope(cache_dir=request["cache_dir"]):
+        names = ("cache_dir", "database", "num_threads")
+        with config.scope(**{name: request[name] for name in names}):
             target = Target.from_json(request["target"])
             make_kernel(parse(request["func"]), target, request["scheduler"])
         print("done", flush=True)

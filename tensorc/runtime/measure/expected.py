@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from tensorc.codegen.pipeline import Options
 from tensorc.dtype import DType
-from tensorc.errors import LimitError
+from tensorc.errors import CompileError
 from tensorc.ir.arith import constant, sub
 from tensorc.ir.interp.arrays import STORAGE, from_storage
 from tensorc.ir.nodes import (
@@ -170,7 +170,7 @@ def results(func: Func, target: Target, sizes: Sizes, arguments: Arguments) -> d
     (call,) = kernel.calls(arguments)
     call()
     for name in kernel.damaged():
-        raise LimitError(f"the reference of {func.name} writes outside of {name}")
+        raise CompileError(f"the plain nest of {func.name} writes outside of {name}")
     return {param.name: kernel.output(param.name) for param in func.params if writes(param)}
 
 

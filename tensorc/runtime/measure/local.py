@@ -158,7 +158,13 @@ class LocalMeasurer:
                 free.put(process)
 
         with ThreadPoolExecutor(len(self._builders)) as threads:
-            return list(threads.map(build, candidates))
+            try:
+                return list(threads.map(build, candidates))
+            except BaseException:
+                # As by the user's interrupt: nobody waits for builds that nobody wants.
+                for process in self._builders:
+                    process.interrupt()
+                raise
 
     def _measured(self, candidate: Candidate, built: Built | Failed, incumbent: float) -> Record:
         if isinstance(built, Failed):

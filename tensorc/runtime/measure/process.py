@@ -26,7 +26,7 @@ _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NU
 
 
 class Process:
-    """A process that does jobs. It belongs to the thread that asks; `kill` may be called by any."""
+    """A process that does jobs, for one thread at a time; `interrupt` is for any."""
 
     def __init__(self) -> None:
         self._running: subprocess.Popen[bytes] | None = None
@@ -90,6 +90,7 @@ class Process:
         assert running.stdin is not None
         assert receiver is not None
         limit = waiting + seconds
+        self.complaints()
         try:
             send(running.stdin.fileno(), job)
             while True:
@@ -106,23 +107,34 @@ class Process:
         except LateError:
             self.kill()
             return TimedOut(limit)
+        except BaseException:
+            # As by the user's interrupt: the answer would be taken for that to the next job.
+            self.kill()
+            raise
 
     def complaints(self) -> str:
-        """What the process, or a fork of it, wrote to its standard error since the last time."""
+        """What the process, or a fork of it, wrote to its standard error since the last
+        time or job."""
         if self._errors is None:
             return ""
         end = os.fstat(self._errors.fileno()).st_size
         begin, self._read = max(self._read, end - _TAIL), end
         return os.pread(self._errors.fileno(), end - begin, begin).decode(errors="replace").strip()
 
+    def interrupt(self) -> None:
+        """End the process and its forks at once, while another thread may be asking it."""
+        running = self._running
+        if running is not None:
+            with contextlib.suppress(ProcessLookupError):
+                # It leads a session, and so a group, of its own.
+                os.killpg(running.pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """End the process and its forks at once."""
         running = self._running
         if running is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            # It leads a session, and so a group, of its own.
-            os.killpg(running.pid, signal.SIGKILL)
+        self.interrupt()
         running.wait()
         self._running = None
         for stream in (running.stdin, running.stdout):

@@ -50,7 +50,7 @@ from tensorc.runtime.measure.work import (
     without_reference,
 )
 
-KEPT_BYTES = 256 << 20
+KEPT_BYTES = 64 << 20
 """Inputs and results of the tasks before the present one are kept up to this size."""
 _WATCH_SECONDS = 0.5
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from tensorc import config
 from tensorc.codegen.jit import check_runs_here
 from tensorc.codegen.pipeline import Options
-from tensorc.errors import TensorcError
+from tensorc.errors import LimitError, TensorcError
 from tensorc.ir.hash import structural_hash
 from tensorc.runtime.code import made
 from tensorc.runtime.measure import quiet
@@ -56,19 +56,23 @@ def build(job: Build, say: Say) -> Built | Failed:
         nest, packs = candidate.apply(candidate.func, candidate.target, candidate.steps)
     except TensorcError as error:
         return Failed(Outcome.REFUSED, str(error))
-    except MemoryError:
-        return Failed(Outcome.MEMORY, _OVER.format(job.limits.memory_bytes))
+    except MemoryError as error:
+        return _over(job.limits, error)
     try:
         code = made(nest, candidate.target, Options())
         packed = tuple((name, made(pack, candidate.target, Options())) for name, pack in packs)
     except (TensorcError, RecursionError) as error:
         return Failed(Outcome.BUILD_ERROR, f"{type(error).__name__}: {error}")
-    except MemoryError:
-        return Failed(Outcome.MEMORY, _OVER.format(job.limits.memory_bytes))
+    except MemoryError as error:
+        return _over(job.limits, error)
     return Built(code, packed, structural_hash(nest), time.perf_counter() - start)
 
 
-_OVER = "it takes more than {} bytes"
+def _over(limits: Limits, error: MemoryError | LimitError, number: int = 0) -> Failed:
+    """Memory that cannot be had; which of them, a LimitError says."""
+    said = f": {error}" if str(error) else ""
+    reason = f"it takes more than {limits.memory_bytes} bytes of memory{said}"
+    return Failed(Outcome.MEMORY, reason, number)
 
 
 def reference(
@@ -80,8 +84,8 @@ def reference(
         say(Begun())
         try:
             return expected(subject.func, subject.target, dict(subject.sizes), arguments)
-        except MemoryError:
-            return Failed(Outcome.MEMORY, _OVER.format(limits.memory_bytes))
+        except (MemoryError, LimitError) as error:
+            return _over(limits, error)
         except TensorcError as error:
             return Failed(Outcome.RUN_ERROR, str(error))
 
@@ -105,8 +109,8 @@ def run(job: Run, prepared: Prepared, say: Say) -> Timed | Failed:
         say(Begun())
         try:
             return _checked_and_timed(job, prepared)
-        except MemoryError:
-            return Failed(Outcome.MEMORY, _OVER.format(job.limits.memory_bytes))
+        except (MemoryError, LimitError) as error:
+            return _over(job.limits, error)
         except TensorcError as error:
             return Failed(Outcome.RUN_ERROR, str(error))
 
@@ -148,8 +152,8 @@ def compare(job: Compare, prepared: Prepared, say: Say) -> Timed | Failed:
                     return Failed(Outcome.WRONG, f"before timing: {reason}", number)
                 clocks.append(Clock(trial.load(prepared.arguments[after])))
                 trials.append(trial)
-        except MemoryError:
-            return Failed(Outcome.MEMORY, _OVER.format(job.limits.memory_bytes), number)
+        except (MemoryError, LimitError) as error:
+            return _over(job.limits, error, number)
         except TensorcError as error:
             return Failed(Outcome.RUN_ERROR, str(error), number)
         times = _in_turns(clocks, job.rounds, say)

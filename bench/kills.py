@@ -1,0 +1,216 @@
+"""Kills at random moments: of a search, of its processes, and of a writer of records.
+
+    python -m bench.kills                  100 kills
+    python -m bench.kills --count 12       fewer
+    python -m bench.kills --seed 7 --json kills.json
+
+A search measures candidates and appends their records. It, or one of the processes that it builds
+and runs in, gets a SIGKILL at a random moment; a search that was killed is started again and leaves
+out what is recorded. In the end every candidate has its record, no record that was acknowledged is
+missing, no line but the torn ones is bad, and nothing that was started still runs. Exits with 1
+otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tensorc.ir.parse import parse
+from tensorc.runtime.measure.candidate import Candidate, Limits
+from tensorc.runtime.measure.local import LocalMeasurer
+from tensorc.runtime.measure.records import RecordFile, read_records
+from tensorc.target import Target
+
+CANDIDATES = 100_000
+"""More than a search ever gets through before it is stopped."""
+KINDS = ("search", "search", "builder", "runner")
+LATEST = 0.5
+"""Seconds after which a search is killed, counted from its first record, at most."""
+START_SECONDS = 300.0
+
+TEXT = """
+def scale(A: Buffer["f32", {size}], C: Buffer["f32", {size}, "out"]):
+    for i in range({size}):
+        C[i] = A[i] * 2.0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kills:
+    """What became of a number of kills.
+
+    `records` and `torn` count the lines of the file, `missing` the acknowledged records that are
+    not in it, `twice` candidates with more than one record though none was lost, `killed` the
+    measurements that were ended with their process and recorded as such, `alive` processes.
+    """
+
+    kills: int
+    records: int
+    missing: int
+    twice: int
+    torn: int
+    killed: int
+    alive: int
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        # A search that is killed between its append and its acknowledgement leaves one torn line.
+        return not self.missing and not self.twice and not self.alive and self.torn <= self.kills
+
+
+def candidates() -> Iterator[Candidate]:
+    """Candidates that are told apart by their seeds."""
+    task, target = parse(TEXT.format(size=256).strip()), Target.parse("cpu")
+    for number in range(CANDIDATES):
+        yield Candidate(task, target, seed=number)
+
+
+def search(path: Path) -> None:
+    """Measure what is not recorded yet; acknowledge each record by its seed, after its append."""
+    done = {record.seed for record in read_records(path)} if path.exists() else set()
+    limits = Limits(samples=1, least_samples=1)
+    with RecordFile(path) as file, LocalMeasurer(limits, builders=1) as measurer:
+        left = [one for one in candidates() if one.seed not in done]
+        for begin in range(0, len(left), 4):
+            for record in measurer.measure(left[begin : begin + 4]):
+                file.append(record)
+                processes = (*measurer._builders, measurer._runner)
+                pids = [p._running.pid if p._running is not None else 0 for p in processes]
+                print(record.seed, *pids, flush=True)
+
+
+def kill(path: Path, count: int, seed: int) -> Kills:
+    """Run searches and kill them, or their processes, so many times."""
+    draw, begin = random.Random(seed), time.monotonic()
+    acknowledged: set[int] = set()
+    started: set[int] = set()
+    kills = 0
+    while kills < count:
+        running = _Search(path)
+        moment = time.monotonic() + draw.random() * LATEST
+        while kills < count:
+            seen, pids = running.read_until(moment)
+            acknowledged |= seen
+            started |= pids
+            kind = draw.choice(KINDS)
+            kills += 1
+            if kind == "search":
+                break
+            if running.pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(running.pids[kind == "runner"], signal.SIGKILL)
+            moment = time.monotonic() + draw.random() * LATEST
+        acknowledged |= running.kill()
+    found = read_records(path)
+    seeds = Counter(record.seed for record in found)
+    killed = sum(not record.ok for record in found)
+    alive = _still_alive(started)
+    return Kills(
+        kills,
+        len(found),
+        len(acknowledged - seeds.keys()),
+        sum(number > 1 for number in seeds.values()),
+        found.bad,
+        killed,
+        alive,
+        round(time.monotonic() - begin, 1),
+    )
+
+
+class _Search:
+    """A search in a process of its own."""
+
+    def __init__(self, path: Path):
+        program = f"import sys; sys.path[:] = {sys.path!r}\n"
+        program += "from pathlib import Path\nfrom bench.kills import search\n"
+        program += f"search(Path({str(path)!r}))"
+        self._process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        self._output = self._process.stdout
+        os.set_blocking(self._output.fileno(), False)
+        self._text = b""
+        self.pids: list[int] = []
+        deadline = time.monotonic() + START_SECONDS
+        self._first: set[int] = set()
+        while not self.pids:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("a search does not start")
+            self._first |= self._read()
+            time.sleep(0.005)
+
+    def _read(self) -> set[int]:
+        """The seeds acknowledged since the last time."""
+        self._text += self._output.read() or b""
+        *lines, self._text = self._text.split(b"\n")
+        seeds = set()
+        for line in lines:
+            seed, *pids = map(int, line.split())
+            seeds.add(seed)
+            self.pids = pids
+        return seeds
+
+    def read_until(self, moment: float) -> tuple[set[int], set[int]]:
+        seen, pids, self._first = set(self._first), set(self.pids), set()
+        while time.monotonic() < moment:
+            seen |= self._read()
+            pids |= set(self.pids)
+            time.sleep(0.001)
+        return seen, pids
+
+    def kill(self) -> set[int]:
+        self._process.kill()
+        self._process.wait()
+        os.set_blocking(self._output.fileno(), True)
+        seen = self._read()
+        self._output.close()
+        return seen
+
+
+def _still_alive(pids: set[int]) -> int:
+    """How many processes live on after those that started them, some seconds later."""
+    deadline = time.monotonic() + 30.0
+    while True:
+        alive = [pid for pid in pids if pid and _is_ours(pid)]
+        if not alive or time.monotonic() > deadline:
+            return len(alive)
+        time.sleep(0.1)
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        return b"tensorc.runtime.measure.server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        kills = kill(Path(folder) / "records.jsonl", given.count, given.seed)
+    data = asdict(kills)
+    print("\n".join(f"{name:8} {value}" for name, value in data.items()))
+    if given.json is not None:
+        given.json.write_text(json.dumps(data) + "\n")
+    return 0 if kills.passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""The schedule database: for each task, target and thread count the best that was measured.
+
+A database is one or several files of records. `Database.save` writes one that holds nothing but the
+best, which opens in milliseconds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeAlias
+
+from tensorc import config
+from tensorc.errors import ParseError, ScheduleError
+from tensorc.ir.hash import structural_hash
+from tensorc.ir.nodes import Func
+from tensorc.runtime.measure.failures import RecordsError
+from tensorc.runtime.measure.record import Record
+from tensorc.runtime.measure.records import RecordFile, read_records
+from tensorc.schedule.replay import steps_of
+from tensorc.schedule.schedule import Schedule
+from tensorc.space.default import default_schedule
+from tensorc.target import Target
+
+KEPT = 4
+"""So many records are kept for each task: where the best no longer applies, another one may."""
+SUFFIXES = (".jsonl", ".jsonl.xz")
+
+Machine: TypeAlias = tuple[object, ...]
+
+
+def machine_of(target: Target) -> Machine:
+    """What decides whether a schedule for one target is one for another: the instructions, not how
+    many processors a program may use at the moment, or what is said of the caches."""
+    return target.kind, target.triple, target.cpu, target.features, target.vector_bits
+
+
+class Database:
+    """The best records of files, or of all files in folders (`.jsonl`, `.jsonl.xz`).
+
+    Attributes:
+        skipped: how many lines could not be used: torn, damaged, or of another version.
+
+    Raises:
+        RecordsError: a file or folder cannot be read.
+    """
+
+    def __init__(self, *paths: str | os.PathLike[str]) -> None:
+        self._best: dict[tuple[str, Machine], list[Record]] = {}
+        self.skipped = 0
+        for path in paths:
+            for file in files_in(Path(path)):
+                records = read_records(file)
+                self.skipped += records.skipped
+                self.add(records)
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Take in records; those that are not ok are ignored."""
+        for record in filter(lambda r: r.ok, records):
+            place = record.task, machine_of(record.target)
+            # Of one candidate the last measurement counts: what was lucky once is not for ever.
+            kept = [r for r in self._best.get(place, ()) if r.key != record.key]
+            alike = [r for r in (*kept, record) if _problem(r) == _problem(record)]
+            others = [r for r in kept if _problem(r) != _problem(record)]
+            best = heapq.nsmallest(KEPT, alike, key=lambda r: r.median)
+            self._best[place] = [*others, *best]
+
+    def known(self, func: Func, target: Target, threads: int | None = None) -> tuple[Record, ...]:
+        """The records of a task, the one to use first: those for this thread count (by default
+        `config.num_threads`), then those for counts near it; of one count the fastest first."""
+        count = config.num_threads if threads is None else threads
+        found = self._best.get((structural_hash(func), machine_of(target)), [])
+        return tuple(
+            sorted(found, key=lambda r: (abs(math.log(r.threads / count)), r.threads, r.median))
+        )
+
+    def best(self, func: Func, target: Target, threads: int | None = None) -> Record | None:
+        """The record to use, None for a task that was never measured."""
+        return next(iter(self.known(func, target, threads)), None)
+
+    def schedule(self, func: Func, target: Target, threads: int | None = None) -> Schedule | None:
+        """The schedule of the best record that still applies; None when there is none.
+
+        Every step is checked. The schedule's `steps` are those of the record.
+        """
+        for record in self.known(func, target, threads):
+            schedule = Schedule(func, target)
+            try:
+                schedule.replay(steps_of(record.steps))
+            except (ScheduleError, ParseError):
+                # A step that has since become illegal, or is of another version.
+                continue
+            return schedule
+        return None
+
+    def scheduler(
+        self, target: str | Target = "cpu", threads: int | None = None
+    ) -> Callable[[Func], Schedule]:
+        """What `tc.compile` takes as its `scheduler`: the schedule of the best record, or by rules
+        where there is none.
+
+        Raises:
+            TargetError: the target is not understood.
+        """
+        machine = Target.parse(target)
+
+        def scheduled(func: Func) -> Schedule:
+            found = self.schedule(func, machine, threads)
+            return default_schedule(func, machine) if found is None else found
+
+        return scheduled
+
+    def __iter__(self) -> Iterator[Record]:
+        for records in self._best.values():
+            yield from records
+
+    def __len__(self) -> int:
+        """How many tasks are known, each for one kind of machine."""
+        return len(self._best)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file with these records alone; an existing one is replaced as a whole.
+
+        Raises:
+            RecordsError: the file cannot be written; an existing one is as it was.
+        """
+        final = Path(path)
+        aside = final.with_name(f"{final.name}.{os.getpid()}.new")
+        try:
+            with RecordFile(aside) as file:
+                for record in self:
+                    file.append(record)
+            os.replace(aside, final)
+        except OSError as error:
+            aside.unlink(missing_ok=True)
+            if isinstance(error, RecordsError):
+                raise
+            raise RecordsError(str(final), f"cannot be written: {error.strerror}") from None
+
+
+def _problem(record: Record) -> tuple[object, ...]:
+    return record.threads, record.sizes
+
+
+def files_in(path: Path) -> list[Path]:
+    """The file, or the files of records in a folder."""
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES))
+
+
+def database() -> Database | None:
+    """The database that `config.database` names, read again when its files change.
+
+    Raises:
+        RecordsError: it cannot be read.
+    """
+    path = config.database
+    if path is None:
+        return None
+    try:
+        stamps = tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files_in(path))
+    except OSError as error:
+        raise RecordsError(str(path), f"cannot be read: {error.strerror}") from None
+    return _opened(stamps)
+
+
+@lru_cache(maxsize=4)
+def _opened(stamps: tuple[tuple[str, int, int], ...]) -> Database:
+    return Database(*(name for name, _, _ in stamps))
