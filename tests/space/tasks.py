@@ -268,6 +268,51 @@ def apart(X: Buffer["f32", 5, 9], Y: Buffer["f32", 5, "out"], Z: Buffer["f32", 5
     for i3 in range(5):
         Z[i3] = top[i3] + 1.0
 """
+# What is read by groups is not of the rows of the last stage.
+GROUPS = """
+def group_norm(X: Buffer["f32", 6, 40], W: Buffer["f32", 6, "const"],
+               Y: Buffer["f32", 6, 40, "out"]):
+    total = alloc("f32", 3)
+    mean = alloc("f32", 3)
+    squares = alloc("f32", 3)
+    for i in range(3):
+        total[i] = 0.0
+        for k in range(2):
+            for m in range(40):
+                total[i] += X[i * 2 + k, m]
+    for i2 in range(3):
+        mean[i2] = total[i2] / 80.0
+    for i3 in range(3):
+        squares[i3] = 0.0
+        for k2 in range(2):
+            for m2 in range(40):
+                squares[i3] += X[i3 * 2 + k2, m2] * mean[i3]
+    for i4 in range(6):
+        for j in range(40):
+            Y[i4, j] = (X[i4, j] - mean[i4 // 2]) * squares[i4 // 2] * W[i4]
+"""
+RUNNING = """
+def running(X: Buffer["f32", 9, 14], Y: Buffer["f32", 9, 14, "out"]):
+    for i in range(9):
+        for j in range(14):
+            Y[i, j] = 0.0
+            for k in range(j + 1):
+                Y[i, j] += X[i, k]
+"""
+# The greatest and where it is are one stage of two fills, which keeps its nest; the last does not.
+PAIR = """
+def shifted(X: Buffer["f32", 5, 12], Y: Buffer["f32", 5, 12, "out"]):
+    top = alloc("f32", 5)
+    where = alloc("i64", 5)
+    for i in range(5):
+        top[i] = -inf
+        where[i] = 99
+        for k in range(12):
+            reduce("argmax", (top[i], where[i]), (X[i, k], i64(k)))
+    for i2 in range(5):
+        for j in range(12):
+            Y[i2, j] = X[i2, j] - top[i2] + f32(where[i2])
+"""
 
 TASKS: dict[str, Callable[[], Func]] = {
     "conv3x3": lambda: convolution(4, 20, 7, 3, 1, 1, ending="relu"),
@@ -293,6 +338,9 @@ TASKS: dict[str, Callable[[], Func]] = {
     "placed_by_data": lambda: parse(PLACED),
     "chosen_by_data": lambda: parse(CHOSEN),
     "results_apart": lambda: parse(APART),
+    "groups": lambda: parse(GROUPS),
+    "running_sum": lambda: parse(RUNNING),
+    "greatest_and_where": lambda: parse(PAIR),
     "attention": lambda: attention(2, 8, 20, 12),
     "attention_blocks": lambda: attention(2, 48, 9, 5),
     "attention_groups": lambda: attention(4, 6, 5, 3, groups=2),

@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping
 from tensorc.schedule.facts import Facts
 from tensorc.space.choice import Choice, Template, TemplateFunction
 from tensorc.space.plan import Plan
-from tensorc.space.templates import attention, blocked, pointwise, rowwise, tiled, windows
+from tensorc.space.templates import (
+    attention,
+    blocked,
+    pointwise,
+    rowwise,
+    stages,
+    tiled,
+    windows,
+)
 from tensorc.space.templates.common import keyed
 
 TEMPLATES: Mapping[str, tuple[Callable[[Facts], object], TemplateFunction]] = {
@@ -17,6 +25,7 @@ TEMPLATES: Mapping[str, tuple[Callable[[Facts], object], TemplateFunction]] = {
     "tiled": (tiled.task, tiled.tiled),
     "rowwise": (rowwise.applies, rowwise.rowwise),
     "pointwise": (pointwise.applies, pointwise.pointwise),
+    "stages": (stages.applies, stages.stages),
 }
 """Name -> (does it apply, the generator), the preferred one first."""
 
@@ -24,10 +33,15 @@ TEMPLATES: Mapping[str, tuple[Callable[[Facts], object], TemplateFunction]] = {
 def cpu(facts: Facts) -> Template:
     """The generator of all schedules. A task that no template takes keeps its nest.
 
-    The templates move and cut whole stages, so every stage has to be regular.
+    The templates move and cut whole stages, so every stage has to be regular, but for the one that
+    takes stages apart.
     """
     regular = all(stage.regular for stage in facts.stages)
-    fitting = tuple(n for n, (applies, _) in TEMPLATES.items() if regular and applies(facts))
+    fitting = tuple(
+        name
+        for name, (applies, _) in TEMPLATES.items()
+        if (regular or name == "stages") and applies(facts)
+    )
     if not fitting:
         return Plan(facts.names).done()
     chosen = yield Choice("template", facts.name, fitting, fitting[0], "template")
