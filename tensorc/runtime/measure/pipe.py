@@ -53,7 +53,7 @@ class Receiver:
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size, deadline))
         return pickle.loads(self._exactly(length, deadline))
 
-    def _exactly(self, count: int, deadline: float | None) -> bytes:
+    def _exactly(self, count: int, deadline: float | None) -> bytearray:
         parts = bytearray()
         while len(parts) < count:
             self._wait(deadline)
@@ -61,7 +61,7 @@ class Receiver:
             if not part:
                 raise ClosedError
             parts += part
-        return bytes(parts)
+        return parts
 
     def _wait(self, deadline: float | None) -> None:
         handles = [self.handle] if self._watched is None else [self.handle, self._watched]

@@ -51,7 +51,7 @@ from tensorc.runtime.measure.work import (
 )
 
 KEPT_BYTES = 64 << 20
-"""Inputs and results of the tasks before the present one are kept up to this size."""
+"""Inputs and results of several tasks are kept up to this size; of a larger one, its own alone."""
 _WATCH_SECONDS = 0.5
 
 
@@ -109,14 +109,17 @@ class _Server:
         """The inputs and the expected results of a task, computed in a fork the first time."""
         found = self._subjects.get(subject)
         if found is None:
+            # Room first: the arrays of two large tasks are never here together.
+            needed = 4 * task_bytes(subject.func.params, dict(subject.sizes))
+            while self._subjects and self._kept() + needed > KEPT_BYTES:
+                self._subjects.popitem(last=False)
             found = self._subjects[subject] = self._prepare(subject, limits)
         self._subjects.move_to_end(subject)
-        while len(self._subjects) > 1 and sum(x.size for x in self._kept()) > KEPT_BYTES:
-            self._subjects.popitem(last=False)
         return found
 
-    def _kept(self) -> list[Prepared]:
-        return [x for x in self._subjects.values() if isinstance(x, Prepared)]
+    def _kept(self) -> int:
+        """The memory of what is kept, in bytes."""
+        return sum(x.size for x in self._subjects.values() if isinstance(x, Prepared))
 
     def _prepare(self, subject: Subject, limits: Limits) -> Prepared | Failed:
         sizes = dict(subject.sizes)
