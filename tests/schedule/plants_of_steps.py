@@ -119,8 +119,6 @@ MORE = (
           "ranges[loop.var.name] = (0, extent.constant - 2)"),
     Plant("copy in: inexact writes cover", f"{REGION}:read_before_written",
           "access((other, m)).writes and program.access(other, m)[1]", "access((other, m)).writes"),
-    Plant("copy out: a corner of its own", f"{REGION}:flat_guard",
-          "if rest.constant or not _mixed_radix", "if not _mixed_radix"),
     Plant("copy out: loops used twice", f"{REGION}:_mixed_radix", " or atom.name in seen", ""),
     Plant("copy out: loops from elsewhere", f"{REGION}:_mixed_radix",
           "constant(loop.begin) != 0 or ",
