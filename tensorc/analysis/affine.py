@@ -15,7 +15,9 @@ from functools import lru_cache
 import islpy as isl
 
 from tensorc.analysis.effects import Access, Statement, index_scalars, sizes, statements
+from tensorc.dtype import DType
 from tensorc.ir.nodes import Binary, Buffer, Cast, Const, Expr, Func, Unary, Var
+from tensorc.ir.types import dtype_of
 
 OPERATION_LIMIT = 2_000_000
 """isl operations allowed to one query; about a second."""
@@ -71,7 +73,12 @@ def _literal(expr: Expr) -> int | None:
 
 
 def term(expr: Expr, names: Mapping[str, str]) -> str:
-    """An index expression in isl's syntax; raises NotAffineError. `names` maps variables."""
+    """An index expression in isl's syntax; raises NotAffineError. `names` maps variables.
+
+    Arithmetic on data wraps in its width, which isl's does not: -u8(1) is 255.
+    """
+    if isinstance(expr, Unary | Binary) and dtype_of(expr) is not DType.INDEX:
+        raise NotAffineError(expr)
     match expr:
         case Const() if not expr.dtype.is_float:
             return str(int(expr.value))

@@ -213,17 +213,18 @@ def flat_guard(
     """The condition on `dims` for an access that covers its box, up to guards on its own indices.
 
     Theorem: let every loop past the first `depth` have a constant, positive extent, every index be
-    a corner plus a mixed-radix number of such loops of its own, and every guard of the statement be
-    an upper bound of one of the indices. Then the elements touched are exactly those of the box
-    that satisfy the guards. None when the form is not this one.
+    a corner plus a mixed-radix number of such loops of its own that runs through the box's extent,
+    and every guard of the statement be an upper bound of one of the indices. Then the elements
+    touched are exactly those of the box that satisfy the guards. None when the form is not this
+    one.
     """
     moving = {loop.var.name: loop for loop in stmt.loops[depth:]}
     if any((constant(sub(loop.end, loop.begin)) or 0) <= 0 for loop in moving.values()):
         return None
     seen: set[str] = set()
-    for value, low in zip(found.indices, inside.corner, strict=True):
-        rest = linear(sub(value, low))
-        if rest.constant or not _mixed_radix(rest, moving, seen):
+    for value, low, extent in zip(found.indices, inside.corner, inside.extents, strict=True):
+        # What fills its box begins at the corner.
+        if _mixed_radix(linear(sub(value, low)), moving, seen) != constant(extent):
             return None
     parts = []
     for condition_ in stmt.conditions + found.conditions:
@@ -234,19 +235,19 @@ def flat_guard(
     return all_of(*parts)
 
 
-def _mixed_radix(form: Linear, loops: Mapping[str, For], seen: set[str]) -> bool:
-    """Does the form run through 0, 1, ..., its maximum, over loops not used before?"""
+def _mixed_radix(form: Linear, loops: Mapping[str, For], seen: set[str]) -> int:
+    """How many numbers 0, 1, ... the form runs through, over loops not used before; 0 if others."""
     radix = 1
     for atom, coefficient in sorted(form.terms.items(), key=lambda t: t[1]):
         if not isinstance(atom, Var) or atom.name not in loops or atom.name in seen:
-            return False
+            return 0
         loop = loops[atom.name]
         extent = constant(loop.end)
         if coefficient != radix or constant(loop.begin) != 0 or not extent:
-            return False
+            return 0
         seen.add(atom.name)
         radix *= extent
-    return True
+    return radix
 
 
 def _as_index_bound(

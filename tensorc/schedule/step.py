@@ -17,7 +17,8 @@ from tensorc.analysis.bound import bound_violations
 from tensorc.analysis.effects import statements
 from tensorc.analysis.legality import concurrent, lockstep
 from tensorc.analysis.violation import Mark, Violation, malformed
-from tensorc.ir.nodes import Expr
+from tensorc.ir.nodes import Expr, For
+from tensorc.ir.walk import enclosing, variables
 from tensorc.schedule.state import Loop, State, buffers, loops
 
 REGISTRY: dict[str, type[Step]] = {}
@@ -29,8 +30,6 @@ class Step(ABC):
 
     __slots__ = ()
     primitive: ClassVar[str]
-    keeps_promises: ClassVar[bool] = False
-    """Can the step, by its form, not change which iterations of a loop share an element?"""
     targets: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     """The kinds of target that the step is for."""
 
@@ -60,6 +59,12 @@ class Step(ABC):
         """The names that the method of `Schedule` hands back, e.g. the parts of a split loop."""
         return ()
 
+    def keeps_promises(self, state: State) -> bool:
+        """Can the step, by its form, not change which iterations of a loop share an element, and
+        when? To be asked of a step that its own check allows."""
+        del state
+        return False
+
     def arguments(self) -> dict[str, Any]:
         """The fields that differ from their defaults, for traces and messages."""
         shown = {}
@@ -80,7 +85,7 @@ def violations(step: Step, state: State) -> Iterator[Violation]:
     for violation in ill_typed(step) or step.check(state):
         refused = True
         yield violation
-    if not refused and not step.keeps_promises:
+    if not refused and not step.keeps_promises(state):
         for violation in _broken_promises(step, state):
             refused = True
             yield violation
@@ -143,7 +148,7 @@ def _unbound(step: Step, state: State) -> Iterator[Violation]:
     after = step.apply(state).func
     same = state.loops_alike(after)
     for violation in bound_violations(after, state.target):
-        if not step.keeps_promises:
+        if not step.keeps_promises(state):
             violation = dataclasses.replace(
                 violation, message=f"after this step {violation.message}"
             )
@@ -203,6 +208,20 @@ def check_serial(state: State, *wanted: str) -> Iterator[Violation]:
                 loop.path,
                 advice=f"take this step before the one that made `{name}` {_KINDS[loop.node.kind]}",
             )
+
+
+def counted_alike(state: State, *wanted: str) -> bool:
+    """Whether all lanes of the vectors around these loops begin and end them at the same values.
+
+    Then lanes that are at one iteration stay so when iterations are numbered anew, from 0.
+    """
+    for name in wanted:
+        loop = state.loop(name)
+        around = (node for _, node in enclosing(state.func, loop.path) if isinstance(node, For))
+        lanes = {node.var.name for node in around if node.kind == "vectorize"}
+        if lanes & (variables(loop.node.begin) | variables(loop.node.end)):
+            return False
+    return True
 
 
 def listed(names: Iterable[str]) -> str:

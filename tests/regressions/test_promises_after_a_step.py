@@ -99,3 +99,27 @@ def f(A: Buffer["i32", 8, 6], C: Buffer["i32", 8, "out"]):
     s.cache_read("C", "A", at="i")
     s.split("k", 4)
     check(s)
+
+
+TRIANGLE = """
+def f(X: Buffer["f32", 4, 4, "inout"]):
+    for k in vectorize(2):
+        for l in range(k, 4):
+            X[l, k] = X[l, 1]
+"""
+
+
+def test_lanes_that_begin_elsewhere_are_not_numbered_anew() -> None:
+    # Lane 1 would write X[1, 1] at its iteration 0, before lane 0 reads it at its iteration 1.
+    s = schedule(TRIANGLE)
+    with refused(s, "DEP003"):
+        s.split("l", 2)
+    s = schedule(TRIANGLE.replace("        for l", "      for m in range(1):\n        for l"))
+    with refused(s, "DEP003"):
+        s.fuse("m", "l")
+
+
+def test_lanes_that_share_nothing_may_be_numbered_anew() -> None:
+    s = schedule(TRIANGLE.replace("X[l, 1]", "X[l, k] + 1.0"))
+    s.split("l", 2)
+    check(s)

@@ -54,7 +54,6 @@ class Bind(Step):
 
     primitive: ClassVar[str] = "bind"
     targets: ClassVar[tuple[str, ...]] = ("cuda",)
-    keeps_promises: ClassVar[bool] = True
     loop: str
     axis: str
 
@@ -64,6 +63,9 @@ class Bind(Step):
             if found.node.kind == "serial":
                 for axis in AXES:
                     yield cls(name, axis)
+
+    def keeps_promises(self, state: State) -> bool:
+        return True
 
     def check(self, state: State) -> Iterator[Violation]:
         missing = list(check_loops(state, self.loop))

@@ -12,7 +12,7 @@ from tensorc.ir.nodes import Expr, For, Var
 from tensorc.ir.walk import enclosing, substitute, variables
 from tensorc.schedule.rewrite import loop, nest, put, trips
 from tensorc.schedule.state import State, loops
-from tensorc.schedule.step import Step, check_loops, check_serial, imperfect
+from tensorc.schedule.step import Step, check_loops, check_serial, counted_alike, imperfect
 from tensorc.schedule.tidy import tidied
 
 
@@ -36,7 +36,6 @@ class Fuse(Step):
     """
 
     primitive: ClassVar[str] = "fuse"
-    keeps_promises: ClassVar[bool] = True
     outer: str
     inner: str
 
@@ -45,6 +44,9 @@ class Fuse(Step):
         for name, found in loops(state.func).items():
             if isinstance(found.node.body, For):
                 yield cls(name, found.node.body.var.name)
+
+    def keeps_promises(self, state: State) -> bool:
+        return counted_alike(state, self.outer, self.inner)
 
     def check(self, state: State) -> Iterator[Violation]:
         missing = list(check_loops(state, self.outer, self.inner))

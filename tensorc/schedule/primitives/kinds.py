@@ -23,7 +23,6 @@ class _Kind(Step):
     """What the three kinds share: one field, and the change of `kind`."""
 
     __slots__ = ()
-    keeps_promises: ClassVar[bool] = True
     kind: ClassVar[LoopKind]
     loop: str
 
@@ -32,6 +31,9 @@ class _Kind(Step):
         for name, found in loops(state.func).items():
             if found.node.kind == "serial":
                 yield cls(name)  # type: ignore[call-arg]
+
+    def keeps_promises(self, state: State) -> bool:
+        return True
 
     def apply(self, state: State) -> State:
         old = state.loop(self.loop)
@@ -193,7 +195,6 @@ class Annotate(Step):
     """
 
     primitive: ClassVar[str] = "annotate"
-    keeps_promises: ClassVar[bool] = True
     loop: str
     key: str
     value: int | str
@@ -202,6 +203,9 @@ class Annotate(Step):
     def choices(cls, state: State) -> Iterator[Step]:
         for name in loops(state.func):
             yield cls(name, "note", 1)
+
+    def keeps_promises(self, state: State) -> bool:
+        return True
 
     def check(self, state: State) -> Iterator[Violation]:
         missing = tuple(check_loops(state, self.loop))

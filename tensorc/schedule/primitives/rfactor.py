@@ -53,7 +53,6 @@ class Rfactor(Step):
     """
 
     primitive: ClassVar[str] = "rfactor"
-    keeps_promises: ClassVar[bool] = True
     loop: str
 
     @classmethod
@@ -62,6 +61,9 @@ class Rfactor(Step):
             if isinstance(stmt.node, Reduce):
                 for name in _reduction_loops(stmt):
                     yield cls(name)
+
+    def keeps_promises(self, state: State) -> bool:
+        return True
 
     def check(self, state: State) -> Iterator[Violation]:
         missing = list(check_loops(state, self.loop))

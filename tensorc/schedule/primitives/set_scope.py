@@ -40,7 +40,6 @@ class SetScope(Step):
     """
 
     primitive: ClassVar[str] = "set_scope"
-    keeps_promises: ClassVar[bool] = True
     buffer: str
     scope: str
 
@@ -51,6 +50,9 @@ class SetScope(Step):
                 yield cls(name, scope)
             if state.target.kind == "cuda":
                 yield cls(name, "shared")
+
+    def keeps_promises(self, state: State) -> bool:
+        return True
 
     def check(self, state: State) -> Iterator[Violation]:
         missing = list(check_buffers(state, self.buffer))

@@ -15,7 +15,7 @@ from tensorc.ir.walk import substitute, written
 from tensorc.schedule.primitives.pad import Pad
 from tensorc.schedule.rewrite import guarded, loop, nest, put
 from tensorc.schedule.state import Loop, State, loops
-from tensorc.schedule.step import Step, check_loops, check_serial
+from tensorc.schedule.step import Step, check_loops, check_serial, counted_alike
 from tensorc.schedule.tidy import tidied
 
 LARGEST_FACTOR = 1 << 31
@@ -53,7 +53,6 @@ class Split(Step):
     """
 
     primitive: ClassVar[str] = "split"
-    keeps_promises: ClassVar[bool] = True
     loop: str
     factors: tuple[int, ...]
     tail: str = "guard"
@@ -64,6 +63,9 @@ class Split(Step):
             for factor in (2, 3, 4, 8, 16, 32, 64):
                 yield cls(name, (factor,))
             yield cls(name, (4, 2))
+
+    def keeps_promises(self, state: State) -> bool:
+        return counted_alike(state, self.loop)
 
     def check(self, state: State) -> Iterator[Violation]:
         yield from check_loops(state, self.loop)

@@ -66,7 +66,6 @@ class TransformLayout(Step):
     """
 
     primitive: ClassVar[str] = "transform_layout"
-    keeps_promises: ClassVar[bool] = True
     buffer: str
     layout: tuple[Expr, ...]
 
@@ -80,6 +79,9 @@ class TransformLayout(Step):
                 block = index(4)
                 outer = [*dims[:n], floordiv(dims[n], block), *dims[n + 1 :]]
                 yield cls(name, (*outer, floormod(dims[n], block)))
+
+    def keeps_promises(self, state: State) -> bool:
+        return True
 
     def check(self, state: State) -> Iterator[Violation]:
         missing = list(check_buffers(state, self.buffer))
