@@ -182,7 +182,7 @@ class _Blocker:
         image = self._block_of(node)
         batch, blocks, _, _, lanes = image.shape
         means = self._value(node.output, (batch, blocks, 1, 1, lanes))
-        arguments = {"self": image, "dim": (2, 3), "keepdim": True}
+        arguments: dict[str, Argument] = {"self": image, "dim": (2, 3), "keepdim": True}
         changed = dataclasses.replace(node, outputs=(means,)).with_arguments(arguments)
         self.made.append(changed)
         whole = self._viewed(means, (batch, blocks * lanes), f"{node.output.name}.whole")
