@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from tensorc.ir.arith import constant
 from tensorc.ir.grid import THREADS, Kernel, axis_of, is_thread, kernels
 from tensorc.ir.interp import Access
 from tensorc.ir.interp.program import evaluate
@@ -18,30 +20,40 @@ Place: TypeAlias = tuple[Path, tuple[tuple[str, int], ...]]
 """The phase of an access, and the values of the loops around the phase."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Kernel:
     """A kernel, and where each of its statements is."""
 
     func: Func
     kernel: Kernel
     paths: Mapping[str, Path]
+    known: dict[str, tuple[tuple[For, ...], Path, int]] = field(default_factory=dict)
+
+    def _about(self, statement: str) -> tuple[tuple[For, ...], Path, int]:
+        """The loops bound to threads around a statement, its phase, and the loops around that."""
+        found = self.known.get(statement)
+        if found is None:
+            phase = path = self.paths[statement]
+            for start, _ in self.kernel.outermost():
+                if path[: len(start)] == start:
+                    phase = start
+            around = [x for _, x in enclosing(self.func, path) if isinstance(x, For)]
+            depth = sum(isinstance(x, For) for _, x in enclosing(self.func, phase))
+            found = self.known[statement] = (tuple(filter(is_thread, around)), phase, depth)
+        return found
 
     def thread(self, access: Access) -> dict[str, int]:
         """The coordinates of the thread on the axes of the loops around an access."""
         values, found = dict(access.loops), {}
-        for _, loop in enclosing(self.func, self.paths[access.statement]):
-            if isinstance(loop, For) and is_thread(loop):
-                begin = int(evaluate(loop.begin, values))
-                found[str(axis_of(loop))] = values[loop.var.name] - begin
+        for loop in self._about(access.statement)[0]:
+            begin = constant(loop.begin)
+            begin = int(evaluate(loop.begin, values)) if begin is None else begin
+            found[str(axis_of(loop))] = values[loop.var.name] - begin
         return found
 
     def place(self, access: Access) -> Place:
-        path = self.paths[access.statement]
-        for phase, _ in self.kernel.outermost():
-            if path[: len(phase)] == phase:
-                path = phase
-        depth = sum(isinstance(x, For) for _, x in enclosing(self.func, path))
-        return path, access.loops[:depth]
+        _, phase, depth = self._about(access.statement)
+        return phase, access.loops[:depth]
 
     def block(self, access: Access) -> tuple[tuple[str, int], ...]:
         return access.loops[: self.kernel.depth]
@@ -92,23 +104,32 @@ def _own(found: _Kernel) -> set[str]:
     return names
 
 
-def unordered(func: Func, log: Iterable[Access], sizes: Values) -> Conflict | None:
-    """Two accesses of different threads of a block, in a lowered kernel, with no barrier between.
+def unordered(func: Func, log: Iterable[Access], sizes: Values) -> tuple[Access, Access] | None:
+    """Two accesses of different threads of a block to one element, one of them a write, in a
+    lowered kernel, with no barrier in between.
 
     `sizes` holds the values of the sizes and scalars that bounds and conditions read.
     """
-    pairs = list(conflicts(func, log))
+    every = list(log)
     for found in _kernels(func):
         epochs = dict(_epochs(found, sizes))
-        for pair in pairs:
-            ends = pair.first, pair.second
-            if any(end.statement not in found.paths for end in ends):
+        seen: dict[Any, dict[tuple[int, ...], Access]] = defaultdict(dict)
+        written: dict[Any, tuple[tuple[int, ...], Access]] = {}
+        for access in every:
+            if access.statement not in found.paths:
                 continue
-            if found.block(ends[0]) != found.block(ends[1]):
-                continue
-            first, second = (_whole(found.thread(end)) for end in ends)
-            if first != second and epochs[found.place(ends[0])] == epochs[found.place(ends[1])]:
-                return pair
+            element = access.buffer, access.instance, access.indices
+            key = element, found.block(access), epochs[found.place(access)]
+            thread = tuple(_whole(found.thread(access)).values())
+            seen[key].setdefault(thread, access)
+            if access.is_write:
+                written.setdefault(key, (thread, access))
+            if key in written:
+                writer, first = written[key]
+                others = (other for t, other in seen[key].items() if t != writer)
+                other = next(others, None)
+                if other is not None:
+                    return other, first
     return None
 
 

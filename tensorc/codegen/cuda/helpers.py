@@ -92,10 +92,10 @@ DEVICE float tc_odd(double value) {
 }
 """),
     "tc_odd_integer": Helper("""
+// As a double; of what that cannot hold, 11 bits are rounded to odd.
 DEVICE double tc_odd_integer(long long value) {
-    double near = __ll2double_rz(value);
-    return (long long)near == value ? near
-                                    : __longlong_as_double(__double_as_longlong(near) | 1ll);
+    if (-(1ll << 53) <= value && value <= 1ll << 53) return (double)value;
+    return (double)((value & ~2047ll) | ((value & 2047ll) != 0 ? 2048ll : 0ll));
 }
 """),
     "tc_min": Helper("""

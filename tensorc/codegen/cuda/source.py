@@ -17,6 +17,7 @@ from tensorc.ir.grid import THREADS, kernels
 from tensorc.ir.interval import Interval, contains, interval
 from tensorc.ir.nodes import (
     Alloc,
+    Barrier,
     Buffer,
     Expr,
     For,
@@ -33,7 +34,7 @@ from tensorc.ir.nodes import (
     Var,
 )
 from tensorc.ir.types import dtype_of
-from tensorc.ir.walk import children, nodes, written
+from tensorc.ir.walk import children, nodes
 
 INT: Interval = (-(2**31), 2**31 - 1)
 STATIC_SHARED = 48 * 1024
@@ -110,10 +111,7 @@ def module_text(kernels_: Iterable[Text]) -> str:
 
 def _used(func: Func) -> dict[str, Buffer | Var]:
     """What the kernel touches of its parameters and sizes, in their order."""
-    buffers = {b.name for stmt in nodes(func, Store) for b in written(stmt)}
-    buffers |= {stmt.buffer.name for stmt in nodes(func, MaskedStore)}
-    buffers |= {load.buffer.name for load in nodes(func, Load)}
-    buffers |= {load.buffer.name for load in nodes(func, MaskedLoad)}
+    buffers = _stored(func) | _loaded(func)
     names = {var.name for var in nodes(func, Var)}
     names |= {v.name for b in _buffers(func) for e in b.shape for v in nodes(e, Var)}
     found: dict[str, Buffer | Var] = {}
@@ -138,10 +136,29 @@ def _declared(w: Writer, name: str, what: Buffer | Var, func: Func) -> str:
     if isinstance(what, Var):
         kind = "long long" if what.dtype is DType.INDEX else w.scope.kind(what.dtype)
         return f"{kind} {made}"
-    stores = {s.buffer.name for s in nodes(func, Store)}
-    stores |= {s.buffer.name for s in nodes(func, MaskedStore)}
-    const = "" if name in stores else "const "
-    return f"{const}{STORED[what.dtype]} *__restrict__ {made}"
+    const = "" if name in _stored(func) else "const "
+    restrict = "" if _passes(func, name) else "__restrict__ "
+    return f"{const}{STORED[what.dtype]} *{restrict}{made}"
+
+
+def _passes(func: Func, name: str) -> bool:
+    """Whether a value may pass between threads through a buffer.
+
+    A compiler moves loads from what is `__restrict__` across barriers: no other pointer of the
+    thread leads there, and of other threads it does not think.
+    """
+    barrier = next(nodes(func, Barrier), None) is not None
+    return barrier and name in _stored(func) and name in _loaded(func)
+
+
+def _stored(func: Func) -> set[str]:
+    stores = (*nodes(func, Store), *nodes(func, MaskedStore))
+    return {store.buffer.name for store in stores}
+
+
+def _loaded(func: Func) -> set[str]:
+    loads = (*nodes(func, Load), *nodes(func, MaskedLoad))
+    return {load.buffer.name for load in loads}
 
 
 def _parameter(w: Writer, name: str, what: Buffer | Var) -> Parameter:
