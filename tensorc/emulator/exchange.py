@@ -114,9 +114,9 @@ def reduce(e: Emitter, i: Instruction) -> Exchange:
 
 
 def active_mask(_e: Emitter, i: Instruction) -> Exchange:
-    """The lanes that stop here together, when nothing else in the warp can go on."""
+    """The lanes that stop at this place together, when nothing else in the warp can go on."""
     give = _give_all(i.operands[:1])
-    return Exchange("activemask", (), "0", results=1, give=give)
+    return Exchange(f"activemask.{i.place.line}", (), "0", results=1, give=give)
 
 
 def elect(e: Emitter, i: Instruction) -> Exchange:

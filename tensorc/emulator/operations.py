@@ -31,7 +31,7 @@ def operation_text(name: str, helpers: MutableMapping[str, None]) -> str:
             _match(f, mode)
         case ["redux", operation, type_name]:
             _reduce(f, operation, type_name)
-        case ["activemask"]:
+        case ["activemask", _]:
             _give_mask(f)
         case ["elect"]:
             _elect(f)
