@@ -8,6 +8,7 @@ network exclude each other, because they share its buffers.
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,10 +18,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from tensorc.codegen.locks import ForkLock
-from tensorc.errors import InterpreterError
+from tensorc.errors import InterpreterError, UnsupportedError, VerifyError
 from tensorc.graph.backend import Backend, declared_shape
 from tensorc.graph.driver import Driver, Step
-from tensorc.graph.evaluate import empty
 from tensorc.graph.graph import Array, Graph, Value
 from tensorc.graph.kernels import Kernel
 from tensorc.graph.passes.fuse import stored_as
@@ -83,6 +83,9 @@ class Workspace:
             self.pointer.value = self._memory.ctypes.data
             self.workers.value = workers
 
+
+# What inputs and outputs hold between runs.
+_NOWHERE = np.empty(0, np.uint8)
 
 # A call with all its arguments in place.
 Bound: TypeAlias = Callable[[], None]
@@ -193,6 +196,9 @@ class Executor:
     """A network ready to run: its buffers, its constants in place, its calls bound.
 
     `graph` is the network without the constants that are only kept packed.
+
+    Raises:
+        VerifyError: a program, or the plan of the memory, is none for these values.
     """
 
     def __init__(self, graph: Graph, partition: Partition, tasks: Sequence[Runnable]):
@@ -244,13 +250,17 @@ class Executor:
             raw = self._arena[offset : offset + value.bytes]
             slots[value] = slot(raw.view(STORAGE[value.dtype]).reshape(value.shape))
         for value in (*self.graph.inputs, *self._made):
-            slots[value] = slot(empty(value))
+            slots[value] = slot(_NOWHERE)
         return slots
 
     def _arguments(self, call: Call, task: Runnable) -> list[Slot]:
         func = self.partition.tasks[call.task].func
         slots = []
         for param, value in zip(func.params, call.values, strict=True):
+            assert isinstance(param.value, Buffer)
+            if math.prod(declared_shape(param.value)) != value.size:
+                reason = f"`{param.name}: {param.value}` of {func.name} for {value}"
+                raise VerifyError("a parameter has the elements of its value", reason)
             slot = self._slots[value]
             if param.mode == "const":
                 slot = self._constant(call.task, param.name, value, task)
@@ -286,6 +296,12 @@ class Executor:
         used = {v: a for v, a in self.graph.constants.items() if v in self._slots}
         self.graph = self.graph.replace(constants=used)
 
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            "a compiled network cannot be copied or pickled; compile it again, which takes its code"
+            " from the cache"
+        )
+
     @property
     def arena_bytes(self) -> int:
         """The memory for values that are neither inputs nor outputs."""
@@ -297,6 +313,7 @@ class Executor:
             self._place(inputs, outputs)
             self._run()
             self._copy(outputs)
+            self._let_go()
 
     @property
     def direct(self) -> bool:
@@ -342,6 +359,7 @@ class Executor:
             self._place(inputs, outputs)
             yield
             self._copy(outputs)
+            self._let_go()
 
     def _place(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         self._workspace.prepare(parallel.prepare())
@@ -350,6 +368,12 @@ class Executor:
         for place, array in zip(self._given, outputs, strict=True):
             if place is not None:
                 place.hold(array)
+
+    def _let_go(self) -> None:
+        """Of the caller's arrays, which may be large."""
+        for place in (*self._taken, *self._given):
+            if place is not None:
+                place.hold(_NOWHERE)
 
     def _copy(self, outputs: Sequence[Array]) -> None:
         for value, slot, array in zip(self._results, self._given, outputs, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +77,9 @@ def lower(group: Group, is_constant: Callable[[Value], bool]) -> Func:
             mode="const" if constant else "in",
         )
     operands = _operands(group, {value: operand(t) for value, t in placeholders.items()})
-    outputs = [_output(operands[value]) for value in group.outputs]
+    outputs: list[Tensor] = []
+    for value in group.outputs:
+        outputs.append(_output(operands[value], outputs))
     func = tc.func_of(list(placeholders.values()), outputs, name=_name(group))
     return collapse(simplify_func(func, unit_loops=True))
 
@@ -158,12 +160,19 @@ def _kept(node: Node, value: Value, result: Operand, reads: list[int]) -> Operan
     return reused("T", result) if repeated and work(expr) > CHEAP else result
 
 
-def _output(result: Operand) -> Tensor:
-    """A stage that writes the operand: the stage whose buffer it is, or a new one."""
+def _output(result: Operand, others: Sequence[Tensor]) -> Tensor:
+    """A stage that writes the operand: the stage whose buffer it is, or a new one.
+
+    A part of a buffer from its start on has the same indices, but is no such; and a buffer that is
+    one of the `others` already is no second output.
+    """
     own = tuple(Symbol(f"i{d}", DType.INDEX) for d in range(result.rank))
     expr = result.element(*map(Handle, own)).expr
     if isinstance(expr, Load) and expr.indices == own:
         buffer: Any = expr.buffer
-        if isinstance(buffer, Declared) and buffer.stage is not None:
-            return Tensor(buffer)
+        taken = any(other.buffer is buffer for other in others)
+        if isinstance(buffer, Declared) and buffer.stage is not None and not taken:
+            whole = Tensor(buffer)
+            if whole.shape == result.shape:
+                return whole
     return computed("Y", result.shape, map_axes(result.rank), result.element)[0]

@@ -156,6 +156,17 @@ def _cat(draw: Any, net: Builder, x: Value) -> Value:
     return net.add("cat", tensors=(x, x), dim=draw(st.integers(0, len(x.shape) - 1)))
 
 
+def _written_over(draw: Any, net: Builder, x: Value) -> Value:
+    """A map of a part of x in its place: what a change of a view in place becomes."""
+    dim = draw(st.integers(0, len(x.shape) - 1))
+    end = draw(st.integers(1, x.shape[dim]))
+    start = draw(st.sampled_from([0, end - 1]))
+    part = net.add("slice", self=x, dim=dim, start=start, end=end)
+    return net.add(
+        "slice_scatter", self=x, src=_unary(draw, net, part), dim=dim, start=start, end=end
+    )
+
+
 def _scaled_product(draw: Any, net: Builder, x: Value) -> Value:
     rows = net.add("view", self=x, size=(1, x.size // x.shape[-1], x.shape[-1]))
     scaled = net.add("mul", self=rows, other=0.5)
@@ -165,7 +176,8 @@ def _scaled_product(draw: Any, net: Builder, x: Value) -> Value:
 
 _STEPS = [
     _unary, _unary, _binary, _binary, _permute, _view, _slice, _expand, _unsqueeze, _reduce,
-    _softmax, _layer_norm, _linear, _convolution, _pad, _cat, _scaled_product,
+    _softmax, _layer_norm, _linear, _convolution, _pad, _cat, _written_over,
+    _scaled_product,
 ]  # fmt: skip
 MOST_ELEMENTS = 200
 
