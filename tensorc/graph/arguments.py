@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorc.dtype import DType
-from tensorc.errors import ArgumentError
+from tensorc.errors import ArgumentError, LimitError
 from tensorc.graph.evaluate import empty
 from tensorc.graph.graph import Array, Value
 from tensorc.graph.torch_tensors import storage, torch_dtype
@@ -55,16 +55,23 @@ class Inputs:
         if len(given) != len(self._torch):
             return None
         found = []
-        for (shape, dtype), tensor in zip(self._torch, given, strict=True):
-            kind = type(tensor)
-            if kind is not torch.Tensor and kind is not torch.nn.Parameter:
-                return None
-            dense = not tensor.is_nested and tensor.layout is torch.strided and tensor.is_cpu
-            if not dense or tensor.dtype is not dtype or tensor.shape != shape:
-                return None
-            if not tensor.is_contiguous() or tensor.is_neg():
-                return None
-            found.append(tensor.data_ptr())
+        try:
+            for (shape, dtype), tensor in zip(self._torch, given, strict=True):
+                kind = type(tensor)
+                if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+                    return None
+                dense = not tensor.is_nested and tensor.layout is torch.strided and tensor.is_cpu
+                if not dense or tensor.dtype is not dtype or tensor.shape != shape:
+                    return None
+                if not tensor.is_contiguous() or tensor.is_neg():
+                    return None
+                address = tensor.data_ptr()
+                if not address and tensor.numel():
+                    return None
+                found.append(address)
+        except RuntimeError:
+            # What torch's transforms wrap has no memory.
+            return None
         return found
 
 
@@ -76,15 +83,39 @@ class Results:
         self._torch: tuple[tuple[tuple[int, ...], Any], ...] = ()
 
     def arrays(self) -> list[Array]:
-        return [empty(value) for value in self._values]
+        """Arrays in storage form. Raises LimitError: there is no memory for them."""
+        try:
+            return [empty(value) for value in self._values]
+        except MemoryError as error:
+            raise self._too_large() from error
 
     def tensors(self) -> list[Any]:
-        """Torch tensors."""
+        """Torch tensors.
+
+        Raises:
+            LimitError: there is no memory for them.
+            ArgumentError: torch transforms the call, so that its tensors have no memory.
+        """
         import torch
 
         if not self._torch:
             self._torch = tuple((value.shape, torch_dtype(value.dtype)) for value in self._values)
-        return [torch.empty(shape, dtype=dtype) for shape, dtype in self._torch]
+        try:
+            # The process's default device may be another.
+            made = [torch.empty(shape, dtype=dtype, device="cpu") for shape, dtype in self._torch]
+        except RuntimeError as error:
+            raise self._too_large() from error
+        try:
+            for tensor in made:
+                tensor.data_ptr()
+        except RuntimeError as error:
+            reason = "results have no memory in transforms of torch's, such as `torch.func.jvp`"
+            raise ArgumentError("inputs", reason) from error
+        return made
+
+    def _too_large(self) -> LimitError:
+        size = sum(value.bytes for value in self._values)
+        return LimitError(f"{size} bytes of memory for results cannot be had")
 
     def shared(self, tensors: Sequence[Any]) -> list[Array]:
         """Arrays in storage form that share the memory of such tensors."""
@@ -115,6 +146,8 @@ def _as_it_is(argument: Any) -> Array | None:
     if not dense or not argument.is_contiguous() or argument.dtype is torch.bfloat16:
         return None
     try:
+        if argument.numel() and not argument.data_ptr():
+            return None
         array: Array = (argument.detach() if argument.requires_grad else argument).numpy()
     except (RuntimeError, TypeError):
         # NumPy lacks its dtype, or its elements are not what its memory holds: see `storage`.

@@ -118,7 +118,7 @@ class _Flat:
     ) -> list[Any]:
         from tensorc.graph.torch_values import result_arrays
 
-        return result_arrays(reference, arguments, keywords)
+        return result_arrays(reference, arguments, keywords, len(self.graph.outputs))
 
 
 class _Weight(NamedTuple):
@@ -274,7 +274,9 @@ def _is_weight(tensor: Any) -> bool:
     import torch
 
     static = isinstance(tensor, torch.nn.Parameter) or hasattr(tensor, "_dynamo_static_input_type")
-    return static and not tensor.is_inference()
+    # Storage may be given back, to be filled again later.
+    there = tensor.data_ptr() != 0 or not tensor.numel()
+    return static and there and not tensor.is_inference()
 
 
 def _own_strides(value: Any) -> tuple[int, ...] | None:
@@ -287,6 +289,6 @@ def _laid_out(tensor: Any, strides: Sequence[int]) -> Any:
     import torch
 
     shape = [1 if stride == 0 else n for n, stride in zip(tensor.shape, strides, strict=True)]
-    memory = torch.empty_strided(shape, strides, dtype=tensor.dtype)
+    memory = torch.empty_strided(shape, strides, dtype=tensor.dtype, device="cpu")
     memory.copy_(tensor[tuple(slice(0, extent) for extent in shape)])
     return memory.as_strided(tensor.shape, strides)

@@ -114,7 +114,11 @@ class OnnxNetwork:
         runs), or a function of the arrays of the call.
         """
         given = self.flatten(arguments, keywords)
-        return [in_storage(one) for one in results_of(reference, self._feeds(given))]
+        found = results_of(reference, self._feeds(given))
+        if len(found) != len(self.graph.outputs):
+            expected = f"the network was compiled for {len(self.graph.outputs)}"
+            raise ArgumentError("module", f"it gives {len(found)} results, {expected}")
+        return [in_storage(one) for one in found]
 
 
 def load(

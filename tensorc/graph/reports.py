@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -165,8 +165,8 @@ class Comparison:
 
     @property
     def error(self) -> float:
-        """The greatest error of the results."""
-        return max((one.error for one in self.results), default=0.0)
+        """The greatest error of the results; not a number where one is none."""
+        return worst(one.error for one in self.results)
 
     def __str__(self) -> str:
         rows = [
@@ -182,6 +182,11 @@ class Comparison:
             return f"all within {self.tolerance:g}"
         where = off.where or "the network"
         return f"the first that is off is {off.value} in {where} ({off.label})"
+
+
+def worst(errors: Iterable[float]) -> float:
+    """The greatest of some errors, 0 if there are none; what is not a number is worse than all."""
+    return max(errors, key=lambda error: (math.isnan(error), error), default=0.0)
 
 
 def difference(ours: Array, theirs: tuple[Array, DType]) -> tuple[float, float]:

@@ -29,15 +29,7 @@ def checked_examples(
     import torch
     from torch.utils import _pytree as pytree
 
-    inputs = () if inputs is None else (inputs,) if isinstance(inputs, torch.Tensor) else inputs
-    if not isinstance(inputs, tuple | list):
-        reason = "expected a tuple of the module's positional arguments"
-        raise ArgumentError("example_inputs", f"{reason}, got {_described(inputs)}")
-    keywords = {} if keywords is None else keywords
-    if not isinstance(keywords, Mapping) or not all(isinstance(key, str) for key in keywords):
-        reason = "expected the module's keyword arguments by name"
-        raise ArgumentError("example_keywords", f"{reason}, got {_described(keywords)}")
-    examples = tuple(inputs), dict(keywords)
+    examples = checked_kinds(inputs, keywords)
     _check_call(module, *examples)
     for name, given in zip(("example_inputs", "example_keywords"), examples, strict=True):
         for leaf in pytree.tree_leaves(given):
@@ -47,6 +39,25 @@ def checked_examples(
                 reason = f"{_described(leaf)} among them; pass torch tensors (torch.from_numpy)"
                 raise ArgumentError(name, reason)
     return examples
+
+
+def checked_kinds(inputs: Any, keywords: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments as such; None stands for no such.
+
+    Raises:
+        ArgumentError: they are of other kinds.
+    """
+    import torch
+
+    inputs = () if inputs is None else (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+    if not isinstance(inputs, tuple | list):
+        reason = "expected a tuple of the module's positional arguments"
+        raise ArgumentError("example_inputs", f"{reason}, got {_described(inputs)}")
+    keywords = {} if keywords is None else keywords
+    if not isinstance(keywords, Mapping) or not all(isinstance(key, str) for key in keywords):
+        reason = "expected the module's keyword arguments by name"
+        raise ArgumentError("example_keywords", f"{reason}, got {_described(keywords)}")
+    return tuple(inputs), dict(keywords)
 
 
 def _check_call(module: Any, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:

@@ -27,9 +27,11 @@ import numpy as np
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
+from tensorc.graph.arguments import Inputs
 from tensorc.graph.graph import Array, Graph, Value
+from tensorc.graph.onnx_tensors import from_storage
 from tensorc.graph.torch_composites import known
-from tensorc.graph.torch_examples import FAILURES, checked_examples
+from tensorc.graph.torch_examples import FAILURES, checked_examples, checked_kinds
 from tensorc.graph.torch_import import CHECKS, import_graph, refuse_dynamic
 from tensorc.graph.torch_tensors import first_line, op_name
 from tensorc.graph.torch_values import result_arrays, values_of
@@ -81,19 +83,19 @@ class Imported:
             )
         tensors = []
         for leaf, wanted in zip(leaves, _user_inputs(self.program), strict=True):
-            if hasattr(wanted, "value"):
-                if leaf != wanted.value:
-                    reason = f"the network was exported for {wanted.value!r}, got {leaf!r}"
-                    raise ArgumentError(wanted.name, reason)
-            else:
+            if not hasattr(wanted, "value"):
                 tensors.append(leaf)
+            elif not _is_same(leaf, wanted.value):
+                own = f"a {type(leaf).__name__}" if hasattr(leaf, "shape") else repr(leaf)
+                reason = f"the network was exported for {wanted.value!r}, got {own:.80}"
+                raise ArgumentError(wanted.name, reason)
         return tensors
 
     def unflatten(self, tensors: Sequence[Any]) -> Any:
         """The result of a call, as the module gives it, of the graph's outputs."""
         from torch.utils import _pytree as pytree
 
-        found = iter(tensors)
+        found = map(_as_given, tensors, self.graph.outputs)
         leaves = [
             spec.arg.value if hasattr(spec.arg, "value") else next(found)
             for spec in self.program.graph_signature.output_specs
@@ -121,7 +123,26 @@ class Imported:
         self, reference: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> list[Array]:
         """The tensors that a module gives for a call, in storage form."""
-        return result_arrays(reference, arguments, keywords)
+        return result_arrays(reference, arguments, keywords, len(self.graph.outputs))
+
+
+def _as_given(result: Any, value: Value) -> Any:
+    """A result as the caller knows it: NumPy has bf16 from the package `ml_dtypes`."""
+    if value.dtype is not DType.BF16 or not isinstance(result, np.ndarray):
+        return result
+    try:
+        return from_storage(result, value.dtype)
+    except ImportError as missing:
+        reason = f"NumPy lacks the dtype of {value}; pass torch tensors, or install ml_dtypes"
+        raise ArgumentError("inputs", reason) from missing
+
+
+def _is_same(given: Any, constant: Any) -> bool:
+    """Whether an argument that is no tensor is the one of the export. Its type counts, too: 1, 1.0
+    and True are equal, but give results of other dtypes."""
+    if type(given) is not type(constant):
+        return False
+    return bool(given == constant or (given != given and constant != constant))
 
 
 def _reordered(spec: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,8 +177,8 @@ def load(
         source: a `torch.nn.Module` in evaluation mode, an `ExportedProgram`, or the path of a file
             that `torch.export.save` wrote.
         example_inputs: for a module, what to export it with: its positional arguments as a tuple or
-            list; one tensor stands for itself.
-        example_keywords: for a module, its keyword arguments.
+            list; one tensor stands for itself. Those of a program have to be what it takes.
+        example_keywords: the same by name.
 
     Raises:
         ArgumentError: the source is none of these, or a file that is damaged; or a module comes
@@ -175,8 +196,11 @@ def _loaded(source: Any, example_inputs: Sequence[Any] | None, example_keywords:
 
     if isinstance(source, str | os.PathLike):
         source = _from_file(Path(source))
+    examples = None
     if isinstance(source, torch.nn.Module):
         source = _exported(source, example_inputs, example_keywords)
+    elif example_inputs is not None or example_keywords is not None:
+        examples = checked_kinds(example_inputs, example_keywords)
     if not isinstance(source, torch.export.ExportedProgram):
         reason = "expected a torch.nn.Module, an ExportedProgram or the path of a .pt2 file"
         raise ArgumentError("network", f"{reason}, got a {type(source).__name__}")
@@ -187,7 +211,11 @@ def _loaded(source: Any, example_inputs: Sequence[Any] | None, example_keywords:
     # Torch makes a new class whenever it is asked for the trees.
     trees = source.call_spec
     positional = _positional(trees.in_spec, source)
-    return Imported(graph, source, origins, trees.in_spec, trees.out_spec, positional)
+    found = Imported(graph, source, origins, trees.in_spec, trees.out_spec, positional)
+    if examples is not None:
+        # A program has its shapes; examples of others are a mistake.
+        Inputs(graph.inputs).arrays(found.flatten(*examples))
+    return found
 
 
 def _positional(spec: Any, program: Any) -> int:

@@ -75,7 +75,7 @@ class _Importer:
             if spec.kind.name == "USER_INPUT":
                 inputs.append(value)
             else:
-                constants[value] = storage(self._constant(spec.target))
+                constants[value] = storage(self._constant(spec.target), spec.target)
         return tuple(inputs), constants
 
     def _constant(self, target: str) -> Any:
@@ -132,7 +132,10 @@ class _Importer:
         found = known(node)
         if found is None:
             symbol = type(node.meta.get("val")).__name__ in _SYMBOLS
-            if not symbol or name == "_local_scalar_dense.default":
+            if name == "_local_scalar_dense.default":
+                reason = "a number is read from a tensor, as `.item()` does, which depends on data"
+                self.problems.add(name, reason, where)
+            elif not symbol:
                 self.problems.add(name, "no such operator", where)
             if not symbol:
                 self._results(node, where)

@@ -57,6 +57,8 @@ def storage(tensor: Any, name: str = "tensor") -> Array:
     if tensor.device.type != "cpu":
         raise ArgumentError(name, f"it lies on {tensor.device}; move it to the CPU first")
     try:
+        if tensor.numel() and not tensor.data_ptr():
+            raise ArgumentError(name, "it has no memory: its storage was given back or never made")
         plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
         if plain.dtype is torch.bfloat16:
             plain = plain.view(torch.uint16)

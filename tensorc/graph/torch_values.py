@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorc.dtype import DType
+from tensorc.errors import ArgumentError
 from tensorc.graph.graph import Array, Value
-from tensorc.graph.torch_tensors import storage
+from tensorc.graph.torch_examples import FAILURES
+from tensorc.graph.torch_tensors import first_line, storage
 
 
 def values_of(
@@ -51,9 +53,13 @@ def _lifted(program: Any, given: Sequence[Any]) -> list[Any]:
 
 
 def result_arrays(
-    module: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    module: Any, arguments: Sequence[Any], keywords: Mapping[str, Any], count: int
 ) -> list[Array]:
-    """The tensors that a module gives for a call, in storage form."""
+    """The tensors that a module gives for a call, in storage form; there have to be `count`.
+
+    Raises:
+        ArgumentError: it is no module, fails on the call, or gives another number of tensors.
+    """
     import torch
     from torch.utils import _pytree as pytree
 
@@ -62,8 +68,19 @@ def result_arrays(
 
     if isinstance(module, torch.export.ExportedProgram):
         module = module.module()
+    if not callable(module):
+        reason = f"expected a module or a function, got a {type(module).__name__}"
+        raise ArgumentError("module", reason)
     positional = [pytree.tree_map(tensor, one) for one in arguments]
     named = {name: pytree.tree_map(tensor, one) for name, one in keywords.items()}
-    with torch.no_grad():
-        leaves, _ = pytree.tree_flatten(module(*positional, **named))
-    return [storage(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    try:
+        with torch.no_grad():
+            result = module(*positional, **named)
+    except FAILURES as error:
+        reason = f"it fails on these inputs: {type(error).__name__}: {first_line(error)}"
+        raise ArgumentError("module", reason) from error
+    found = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    if len(found) != count:
+        reason = f"it gives {len(found)} tensors, the network was compiled for {count}"
+        raise ArgumentError("module", reason)
+    return [storage(leaf, "module") for leaf in found]

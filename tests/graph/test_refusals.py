@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
+import pickle
 import random
+import weakref
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensorc.errors import ArgumentError, TensorcError
+from tensorc.errors import ArgumentError, LimitError, TensorcError, UnsupportedError
 from tensorc.graph.compile import CompiledNetwork, compile
 from tensorc.graph.torch_export import load
 
@@ -72,6 +75,87 @@ def test_what_is_no_dense_array_is_refused(relu: CompiledNetwork, make: Any, rea
     assert relu(X).equal(X)
 
 
+def test_what_has_no_memory_is_refused(relu: CompiledNetwork) -> None:
+    gone = torch.ones(4, 3)
+    gone.untyped_storage().resize_(0)
+    with pytest.raises(ArgumentError, match="`input`: it has no memory"):
+        relu(gone)
+    with pytest.raises(ArgumentError, match="cannot be read"):
+        torch.vmap(relu)(torch.ones(2, 4, 3))
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")
+def test_transforms_of_torch_are_refused(relu: CompiledNetwork) -> None:
+    with pytest.raises(ArgumentError, match="results have no memory in transforms of torch's"):
+        torch.func.jvp(relu, (X,), (X,))
+
+
+def test_a_network_is_no_data(relu: CompiledNetwork) -> None:
+    for make in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(UnsupportedError, match="cannot be copied or pickled; compile it again"):
+            make(relu)
+
+
+def test_arrays_of_a_call_are_let_go(relu: CompiledNetwork) -> None:
+    array = np.ones((4, 3), np.float32)
+    last = weakref.ref(array)
+    assert relu(array).sum() == 12
+    del array
+    assert last() is None
+
+
+def test_results_that_are_too_large() -> None:
+    class Wide(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.expand(1 << 24, 1 << 24) * 2
+
+    network = compile(Wide().eval(), (torch.ones(1),), scheduler="none")
+    for x in (torch.ones(1), np.ones(1, np.float32)):
+        with pytest.raises(LimitError, match="1125899906842624 bytes of memory for results"):
+            network(x)
+
+
+def test_results_lie_in_memory_whatever_the_default_device_is(relu: CompiledNetwork) -> None:
+    with torch.device("meta"):
+        result = relu(X)
+    assert result.is_cpu
+    assert result.equal(X)
+
+
+class Scaled(nn.Module):
+    def forward(self, x: torch.Tensor, times: float | None) -> torch.Tensor:
+        return x if times is None else x * times
+
+
+@pytest.mark.parametrize(
+    ("example", "given", "shown"),
+    [
+        (2.0, 3.0, "3.0"),
+        (2.0, 2, "2"),
+        (1, True, "True"),
+        (1, 1.0, "1.0"),
+        (None, 1, "1"),
+        (2.0, X, "a Tensor"),
+        (None, np.ones(3), "a ndarray"),
+    ],
+    ids=range(7),
+)
+def test_an_argument_that_is_no_tensor_is_that_of_the_export(
+    example: Any, given: Any, shown: str
+) -> None:
+    network = load(Scaled().eval(), (X, example))
+    assert len(network.flatten((X, example), {})) == 1
+    with pytest.raises(ArgumentError) as caught:
+        network.flatten((X, given), {})
+    assert caught.value.argument == "times"
+    assert caught.value.reason == f"the network was exported for {example!r}, got {shown}"
+
+
+def test_an_argument_that_is_no_number_is_itself() -> None:
+    network = load(Scaled().eval(), (X, float("nan")))
+    assert len(network.flatten((X, float("nan")), {})) == 1
+
+
 def test_a_network_without_inputs_gives_tensors() -> None:
     class Weight(nn.Module):
         def __init__(self) -> None:
@@ -87,6 +171,28 @@ def test_a_network_without_inputs_gives_tensors() -> None:
     times = compile(Weight().eval(), (4,))(4)
     assert isinstance(times, torch.Tensor)
     assert times.tolist() == [4.0] * 3
+
+
+def test_examples_of_a_program_are_what_it_takes() -> None:
+    program = torch.export.export(nn.ReLU().eval(), (X,))
+    assert load(program, (X,)).graph.inputs == load(program, X).graph.inputs
+    with pytest.raises(ArgumentError, match=r"`input`: compiled for input: f32.*, got float32"):
+        load(program, (torch.ones(3, 3),))
+    with pytest.raises(ArgumentError, match="exported for 1 positional tensors, got 2"):
+        load(program, (X, X))
+
+
+def test_a_weight_that_is_no_dense_tensor_is_named() -> None:
+    class Sparse(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("table", torch.eye(3).to_sparse())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sparse.mm(self.table, x)
+
+    with pytest.raises(ArgumentError, match=r"`table`: its layout is torch.sparse_coo; pass its"):
+        load(Sparse().eval(), (torch.ones(3, 2),))
 
 
 # Examples -----------------------------------------------------------------------------------------
