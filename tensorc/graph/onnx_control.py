@@ -30,16 +30,22 @@ def _known(entry: Entry, what: str) -> Array:
     return entry
 
 
+def _single(entry: Entry, what: str) -> Any:
+    """The only element of a known value."""
+    array = _known(entry, what)
+    if array.size != 1:
+        raise RefusedError(f"{what} is given by {array.size} elements")
+    return array.item()
+
+
 def _attribute(site: Site, name: str, default: Any) -> Any:
     given = site.attributes.get(name)
     return default if given is None else attribute_of(given, None)
 
 
 def _branch(importer: Importer, site: Site) -> Sequence[Entry]:
-    chosen = _known(site.entry(0), "the branch that is taken")
-    if chosen.size != 1:
-        raise RefusedError(f"a condition of {chosen.size} elements")
-    graph = _attribute(site, "then_branch" if chosen.item() else "else_branch", None)
+    chosen = _single(site.entry(0), "the branch that is taken")
+    graph = _attribute(site, "then_branch" if chosen else "else_branch", None)
     scope = site.scope.inner(f"{site.where}/")
     importer.run(graph, scope)
     return importer.results([info.name for info in graph.output], scope)
@@ -48,18 +54,18 @@ def _branch(importer: Importer, site: Site) -> Sequence[Entry]:
 def _loop(importer: Importer, site: Site) -> Sequence[Entry]:
     body = _attribute(site, "body", None)
     trips = site.entry(0)
-    most = None if trips is None else int(_known(trips, "how often the loop runs").item())
+    most = None if trips is None else int(_single(trips, "how often the loop runs"))
     state: list[Entry] = list(site.entries[2:])
     scanned: list[list[Entry]] = [[] for _ in body.output[1 + len(state) :]]
     going = site.entry(1)
     count = 0
     while most is None or count < most:
-        if going is not None and not _known(going, "how often the loop runs").item():
+        if going is not None and not _single(going, "how often the loop runs"):
             break
         if count == MOST_ITERATIONS:
             raise RefusedError(f"more than {MOST_ITERATIONS} iterations, which are not unrolled")
         given = [np.array(count, np.int64), np.array(True), *state]
-        going, *results = _iteration(importer, site, body, given, count)
+        going, *results = _iteration(importer, site, body, given, count, 1 + len(state))
         state = results[: len(state)]
         for rows, row in zip(scanned, results[len(state) :], strict=True):
             rows.append(row)
@@ -68,11 +74,13 @@ def _loop(importer: Importer, site: Site) -> Sequence[Entry]:
 
 
 def _iteration(
-    importer: Importer, site: Site, body: Any, given: Sequence[Entry], count: int
+    importer: Importer, site: Site, body: Any, given: Sequence[Entry], count: int, least: int
 ) -> list[Entry]:
+    """What the body, which has at least so many outputs, gives."""
     scope: Scope = site.scope.inner(f"{site.where}/{count}/")
-    if len(given) != len(body.input):
-        raise RefusedError(f"a body of {len(body.input)} inputs for {len(given)} values")
+    if len(given) != len(body.input) or len(body.output) < least:
+        have = f"a body of {len(body.input)} inputs and {len(body.output)} outputs"
+        raise RefusedError(f"{have} for {len(given)} values")
     scope.names.update(zip((info.name for info in body.input), given, strict=True))
     importer.run(body, scope)
     return importer.results([info.name for info in body.output], scope)
@@ -82,6 +90,8 @@ def _scan(importer: Importer, site: Site) -> Sequence[Entry]:
     if site.scope.opsets[""] < 9:
         raise RefusedError("its meaning before opset 9, with a batch")
     body, count = _attribute(site, "body", None), _attribute(site, "num_scan_inputs", None)
+    if not 0 < count <= len(site.entries):
+        raise RefusedError(f"{count} scanned inputs of {len(site.entries)}")
     state: list[Entry] = list(site.entries[: len(site.entries) - count])
     outputs = len(body.output) - len(state)
     axes = _attribute(site, "scan_input_axes", (0,) * count)
@@ -92,7 +102,7 @@ def _scan(importer: Importer, site: Site) -> Sequence[Entry]:
     ]
     scanned: list[list[Entry]] = [[] for _ in range(outputs)]
     for number, row in enumerate(zip(*columns, strict=True)):
-        results = _iteration(importer, site, body, [*state, *row], number)
+        results = _iteration(importer, site, body, [*state, *row], number, len(state))
         state = results[: len(state)]
         for rows, one in zip(scanned, results[len(state) :], strict=True):
             rows.append(one)

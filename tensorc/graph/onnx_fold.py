@@ -15,10 +15,10 @@ from tensorc.graph.graph import Array
 # The elements up to which a known result is worked out at once; larger ones are left to the graph,
 # where the operator is known, so that weights are not copied.
 SMALL = 1 << 16
-# What the evaluator raises over operands that an operator does not take.
+# What code for an operator raises over operands and attributes that it was not made for.
 FAILURES = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RuntimeError,
-    TypeError, ValueError,
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError,
+    NotImplementedError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
 # Operators that give something else each time.
 RANDOM = frozenset(
@@ -75,12 +75,17 @@ def evaluate_node(
             warnings.simplefilter("ignore")
             found = ReferenceEvaluator(graph, opsets=dict(opsets)).run(None, feeds)
     except FAILURES as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise RefusedError(f"ONNX's evaluator fails on its known operands: {reason}") from error
+        reason = f"ONNX's evaluator fails on its known operands: {first_line(error)}"
+        raise RefusedError(reason) from error
     arrays = [np.asarray(one) if isinstance(one, np.generic) else one for one in found]
     if not all(isinstance(one, np.ndarray) for one in arrays):
         raise RefusedError("its results are no tensors")
     return arrays
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type if there is none."""
+    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
 
 
 def _declared(name: str, array: Array) -> Any:

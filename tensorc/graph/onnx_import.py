@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from tensorc.errors import TensorcError
 from tensorc.graph.elements import RefusedError
 from tensorc.graph.emit import Emit
 from tensorc.graph.graph import Array, Graph, Node, Value, map_values
 from tensorc.graph.onnx_calls import Build, Call, DependsOnDataError, Result, find
 from tensorc.graph.onnx_control import CONTROL
-from tensorc.graph.onnx_fold import RANDOM, evaluate_node, is_small
+from tensorc.graph.onnx_fold import FAILURES, RANDOM, evaluate_node, first_line, is_small
 from tensorc.graph.onnx_schemas import (
     Attributes,
     attributes_for,
@@ -62,6 +63,7 @@ class Importer:
     _sources: dict[Value, frozenset[str]] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _functions: dict[tuple[str, str, str], Any] = field(default_factory=dict)
+    _open: list[Any] = field(default_factory=list)
 
     def graph(self, inputs: Mapping[str, Value | Array | None]) -> Graph:
         """The graph, given what stands for each input: a value, or an array where it is fixed.
@@ -80,6 +82,7 @@ class Importer:
                 self._sources[given] = frozenset([name])
         self.run(model.graph, scope)
         outputs = [self._output(scope, info) for info in model.graph.output]
+        self._note_lost(outputs)
         own = tuple(value for value in inputs.values() if isinstance(value, Value))
         found = tuple(value for value in outputs if value is not None)
         constants = {value: in_storage(array) for value, array in self.arrays.items()}
@@ -128,6 +131,12 @@ class Importer:
         if mismatch:
             self.problems.add(f"output `{info.name}`", mismatch, info.name)
         return value
+
+    def _note_lost(self, outputs: Sequence[Value | None]) -> None:
+        """A result that is not there has a reason, which is noted; see that it is."""
+        for value, info in zip(outputs, self.source.model.graph.output, strict=True):
+            if value is None and not self.problems.found and not self.wanted:
+                self.problems.add(f"output `{info.name}`", "what computes it gives no such", "")
 
     # Values ---------------------------------------------------------------------------------------
 
@@ -194,6 +203,12 @@ class Importer:
             self._note_dependence(site, error)
         except RefusedError as error:
             self.problems.add(site.op, str(error), where)
+        except TensorcError:
+            raise
+        except FAILURES as error:
+            # Operators take what they are defined for; what else a model may hold ends here.
+            reason = f"its operands and attributes do not fit: {first_line(error)}"
+            self.problems.add(site.op, reason, where)
         return []
 
     def _note_dependence(self, site: Site, error: DependsOnDataError) -> None:
@@ -269,6 +284,8 @@ class Importer:
 
     def _expanded(self, site: Site, body: Any, attributes: Attributes) -> Sequence[Entry]:
         """The results of a function, from its body."""
+        if any(body is one for one in self._open):
+            raise RefusedError("a function that calls itself")
         defaults = {attribute.name: attribute for attribute in body.attribute_proto}
         if len(site.entries) > len(body.input):
             raise RefusedError(f"{len(site.entries)} inputs, expected {len(body.input)}")
@@ -279,7 +296,11 @@ class Importer:
             attributes={**defaults, **attributes},
         )
         scope.names.update(zip(body.input, site.entries, strict=False))
-        self.run_nodes(body.node, scope)
+        self._open.append(body)
+        try:
+            self.run_nodes(body.node, scope)
+        finally:
+            self._open.pop()
         pairs = zip(site.node.output, body.output, strict=False)
         return [self.results([own], scope)[0] if name else BROKEN for name, own in pairs]
 

@@ -9,7 +9,7 @@ from tensorc.graph.elements import RefusedError, broadcast_shape
 from tensorc.graph.emit import Emit
 from tensorc.graph.graph import Value
 from tensorc.graph.onnx_calls import Call, expanded, maps, permuted, reshaped
-from tensorc.graph.onnx_windows import Window
+from tensorc.graph.onnx_windows import Window, check_lists
 
 # Matrices ---------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ def _conv(call: Call) -> Value:
 def convolution(call: Call, source: Value, weight: Value, bias: Value | None) -> Value:
     """A convolution by the attributes of a node; what is beside the input is zero."""
     rank = len(source.shape) - 2
-    groups = call.attributes["group"]
+    groups = _groups(call)
     _check_windows(call, source, weight, rank)
     if source.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
         raise RefusedError(f"{groups} groups of shape {list(source.shape)}, {list(weight.shape)}")
@@ -94,6 +94,13 @@ def convolution(call: Call, source: Value, weight: Value, bias: Value | None) ->
         padding=around, dilation=window.dilation, transposed=False,
         output_padding=(0,) * rank, groups=groups,
     )  # fmt: skip
+
+
+def _groups(call: Call) -> int:
+    groups: int = call.attributes["group"]
+    if groups < 1:
+        raise RefusedError(f"group={groups}")
+    return groups
 
 
 def _check_windows(call: Call, source: Value, weight: Value, rank: int) -> None:
@@ -110,7 +117,8 @@ def _transposed(call: Call) -> Value:
     call.same_dtype(source, weight, bias)
     rank = len(source.shape) - 2
     _check_windows(call, source, weight, rank)
-    groups = attributes["group"]
+    check_lists(call, rank)
+    groups = _groups(call)
     if source.shape[1] != weight.shape[0] or weight.shape[0] % groups:
         raise RefusedError(f"{groups} groups of shape {list(source.shape)}, {list(weight.shape)}")
     ones = (1,) * rank
@@ -148,6 +156,8 @@ def _cut(
     if asked is not None or automatic in ("SAME_UPPER", "SAME_LOWER"):
         if asked is None:
             asked = [n * s for n, s in zip(extents, stride, strict=True)]
+        if len(asked) not in (rank, rank + 2) or min(asked) < 1:
+            raise RefusedError(f"output_shape={list(asked)} over {rank} dimensions")
         totals = [w - n for w, n in zip(whole, list(asked)[-rank:], strict=True)]
         # The larger half comes off the end for SAME_UPPER, off the beginning otherwise. What is
         # missing is added at the end.

@@ -133,6 +133,9 @@ def _lstm(call: Call) -> Results:
 def _layer(call: Call, step: Step, gates: int, defaults: tuple[str, ...]) -> Results:
     emit, attributes = call.emit, call.attributes
     call.refuse_attribute("clip")
+    ranks = [len(call[n].shape) for n in range(3)]
+    if ranks != [3, 3, 3]:
+        raise RefusedError(f"a sequence and weights of {ranks} dimensions")
     batch_first = bool(attributes.get("layout", 0))
     source = permuted(emit, call[0], (1, 0, 2)) if batch_first else call[0]
     length, batch, _ = source.shape

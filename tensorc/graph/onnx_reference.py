@@ -11,7 +11,7 @@ import numpy as np
 from tensorc.errors import ArgumentError
 from tensorc.graph.graph import Array
 from tensorc.graph.onnx_examples import as_array
-from tensorc.graph.onnx_fold import FAILURES
+from tensorc.graph.onnx_fold import FAILURES, first_line
 from tensorc.graph.onnx_source import Source, is_model, read
 
 
@@ -58,8 +58,8 @@ def _evaluated(source: Source, feeds: Mapping[str, Array], *, everything: bool) 
             warnings.simplefilter("ignore")
             return ReferenceEvaluator(model).run(None, dict(feeds), intermediate=everything)
     except FAILURES as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise ArgumentError("module", f"ONNX's evaluator cannot run it: {reason}") from error
+        reason = f"ONNX's evaluator cannot run it: {first_line(error)}"
+        raise ArgumentError("module", reason) from error
 
 
 def _with_data(source: Source) -> Any:

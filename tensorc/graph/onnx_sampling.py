@@ -12,6 +12,7 @@ from tensorc.graph.emit import Emit
 from tensorc.graph.graph import Array, Value
 from tensorc.graph.onnx_calls import Call, cast, dimension, maps, permuted, reshaped
 from tensorc.graph.onnx_linear import matmul
+from tensorc.graph.onnx_windows import check_lists
 
 # A grid of places --------------------------------------------------------------------------------
 
@@ -46,6 +47,9 @@ def _max_unpool(call: Call) -> Value:
     """The elements at the indices that a pool took them from, zeros elsewhere."""
     value, places, emit, attributes = call[0], call[1], call.emit, call.attributes
     rank = len(value.shape) - 2
+    check_lists(call, rank)
+    if places.shape != value.shape:
+        raise RefusedError(f"indices of {list(places.shape)} for {list(value.shape)}")
     kernel = attributes["kernel_shape"]
     strides = attributes.get("strides", (1,) * rank)
     pads = attributes.get("pads", (0,) * (2 * rank))

@@ -64,6 +64,8 @@ def _eye_like(call: Call) -> Value:
     number = call.attributes.get("dtype", element_number(call[0].dtype))
     if number not in ELEMENT_TYPES:
         raise RefusedError(f"a value of type {element_name(number)}")
+    if len(call[0].shape) != 2:
+        raise RefusedError(f"a tensor of {len(call[0].shape)} dimensions")
     rows, columns = call[0].shape
     ones = np.eye(rows, columns, call.attributes["k"], np.bool_)
     return call.emit("_to_copy", self=call.constant(ones), dtype=ELEMENT_TYPES[number])
@@ -224,6 +226,8 @@ def _sliced(call: Call, value: Value, axis: int, start: int, end: int, step: int
 def _depth_to_space(call: Call) -> Value:
     value, size, emit = call[0], call.attributes["blocksize"], call.emit
     batch, channels, height, width = _four(value)
+    if size < 1 or channels % (size * size):
+        raise RefusedError(f"blocks of {size} x {size} in {channels} channels")
     depth = channels // (size * size)
     if call.attributes.get("mode", "DCR") == "DCR":
         parts = reshaped(emit, value, (batch, size, size, depth, height, width))
@@ -241,6 +245,8 @@ def _space_to_depth(call: Call) -> Value:
         (0, 3, 5, 1, 2, 4) if call.attributes.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
     )
     batch, channels, height, width = _four(value)
+    if size < 1 or height % size or width % size:
+        raise RefusedError(f"blocks of {size} x {size} in {height} x {width}")
     shape = (batch, channels, height // size, size, width // size, size)
     moved = permuted(emit, reshaped(emit, value, shape), order)
     return reshaped(emit, moved, (batch, channels * size * size, height // size, width // size))

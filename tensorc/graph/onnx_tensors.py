@@ -97,6 +97,13 @@ def array_of(tensor: Any, folder: Path | None) -> Array:
             reason = f"it has {len(raw)} bytes of data, its shape needs {expected}"
             raise ArgumentError("network", f"tensor `{name}`: {reason}")
         return np.frombuffer(raw, dtype).reshape(tuple(tensor.dims))
+    return _converted(tensor, name)
+
+
+def _converted(tensor: Any, name: str) -> Array:
+    """The elements as ONNX's own helper reads them, which knows all types."""
+    import onnx
+
     try:
         array: Array = onnx.numpy_helper.to_array(tensor)
     except (TypeError, ValueError, KeyError) as error:
@@ -118,22 +125,50 @@ def _external(tensor: Any, folder: Path | None, name: str) -> Array:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     if folder is None:
-        raise refused(f"they lie in {location!r}, beside the model's file; pass its path")
+        raise refused(f"they lie in {location!r:.80}, beside the model's file; pass its path")
     path = folder / location
-    if not location or "\0" in location or not path.resolve().is_relative_to(folder.resolve()):
-        raise refused(f"the location {location!r} is not below the model's folder")
-    if not path.is_file():
-        raise refused(f"there is no file {str(path)!r}")
+    try:
+        if not location or "\0" in location or not path.resolve().is_relative_to(folder.resolve()):
+            raise refused(f"the location {location!r:.80} is not below the model's folder")
+        if not path.is_file():
+            raise refused(f"there is no file {str(path)!r:.300}")
+        size = path.stat().st_size
+        span = _span(tensor, entries, size)
+        if isinstance(span, str):
+            raise refused(span)
+        if sum(span) > size:
+            raise refused(f"{path} ends at byte {size}, before {sum(span)}")
+        return _mapped(tensor, path, *span, name)
+    except (OSError, RuntimeError) as error:
+        # A name that is too long, a circle of links, a file that may not be read.
+        raise refused(f"{str(path)!r:.300} cannot be read: {error}"[:400]) from error
+
+
+def _span(tensor: Any, entries: Mapping[str, str], size: int) -> tuple[int, int] | str:
+    """Where external data begin in a file of `size` bytes, and how many they are; or why they
+    cannot be what the tensor needs."""
+    first, count = entries.get("offset") or "0", entries.get("length") or ""
+    if not first.isdecimal() or not (count or "0").isdecimal() or len(first + count) > 40:
+        return f"its offset and length are {first!r:.40} and {count!r:.40}"
+    offset = int(first)
+    if tensor.data_type not in ELEMENT_TYPES:
+        # ONNX packs the elements of some.
+        return offset, int(count or max(size - offset, 0))
+    needed = math.prod(tensor.dims) * _numpy_dtype(tensor.data_type).itemsize
+    if count and int(count) != needed:
+        return f"{int(count)} bytes are given, its shape needs {needed}"
+    return offset, needed
+
+
+def _mapped(tensor: Any, path: Path, offset: int, length: int, name: str) -> Array:
+    """The elements in place, or, of a type that is none of ours, as ONNX reads them."""
+    if tensor.data_type not in ELEMENT_TYPES:
+        own = type(tensor)(dims=tensor.dims, data_type=tensor.data_type)
+        with path.open("rb") as file:
+            file.seek(offset)
+            own.raw_data = file.read(length)
+        return _converted(own, name)
     dtype = _numpy_dtype(tensor.data_type)
-    expected = math.prod(tensor.dims) * dtype.itemsize
-    if not (entries.get("offset", "0") + entries.get("length", "0")).isdigit():
-        raise refused("its offset and length are no numbers")
-    offset, length = int(entries.get("offset", "0")), int(entries.get("length", expected))
-    if length != expected:
-        raise refused(f"{length} bytes are given, its shape needs {expected}")
-    size = path.stat().st_size
-    if offset + length > size:
-        raise refused(f"{path} ends at byte {size}, before {offset + length}")
     if not length:
         return np.empty(tuple(tensor.dims), dtype)
     return np.asarray(np.memmap(path, dtype, "r", offset, tuple(tensor.dims)))

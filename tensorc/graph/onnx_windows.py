@@ -79,6 +79,20 @@ class Window:
         return source, (0,) * len(self.low)
 
 
+def check_lists(call: Call, rank: int) -> None:
+    """Raises RefusedError for an attribute of windows over `rank` dimensions that is too long, too
+    short, or has a number that is too small."""
+    for name, count, least in (
+        ("kernel_shape", rank, 1), ("strides", rank, 1), ("dilations", rank, 1),
+        ("output_padding", rank, 0), ("pads", 2 * rank, None),
+    ):  # fmt: skip
+        given = call.attributes.get(name)
+        if given is None:
+            continue
+        if len(given) != count or (least is not None and min(given) < least):
+            raise RefusedError(f"{name}={list(given)} for windows over {rank} dimensions")
+
+
 def _pads(
     attributes: Mapping[str, Any],
     extents: Sequence[int],

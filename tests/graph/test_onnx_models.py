@@ -16,6 +16,7 @@ import tensorc as tc
 from tensorc.errors import ArgumentError
 from tensorc.graph.backend import interpreted
 from tensorc.graph.onnx_network import load
+from tensorc.graph.unsupported import UnsupportedNetworkError
 from tests.graph.onnx_models import check, ints, model_of, ours, theirs
 
 
@@ -161,6 +162,40 @@ def test_weights_beside_the_model_that_are_not_there(tmp_path: Path) -> None:
         path.write_bytes(model.SerializeToString())
         with pytest.raises(ArgumentError, match="is not below the model's folder"):
             load(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("offset", "\u00b2", "its offset and length are '\u00b2' and '48'"),
+        ("length", "-1", "its offset and length are '0' and '-1'"),
+        ("length", "9" * 60, "its offset and length are '0' and '99999"),
+        ("length", "8", "8 bytes are given, its shape needs 48"),
+        ("location", "x" * 5000, "cannot be read: "),
+        ("location", "loop", "cannot be read: |is not below the model's folder"),
+    ],
+)
+def test_damaged_places_of_weights_beside_the_model(
+    tmp_path: Path, key: str, value: str, reason: str
+) -> None:
+    path = saved(tmp_path / "two.onnx", location="two.data", size_threshold=0)
+    (tmp_path / "loop").symlink_to("loop")
+    model = onnx.load(path, load_external_data=False)
+    entries = {one.key: one for one in model.graph.initializer[0].external_data}
+    entries[key].value = value
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ArgumentError, match=f"external data of tensor `w1`: .*({reason})"):
+        load(path)
+
+
+def test_weights_beside_the_model_of_a_type_that_we_lack(tmp_path: Path) -> None:
+    weights = np.arange(6, dtype=np.uint64).reshape(2, 3)
+    node = onnx.helper.make_node("Add", ["x", "w"], ["y"])
+    model = model_of([node], {"x": weights}, ["y"], {"w": weights})
+    path = tmp_path / "add.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="w", size_threshold=0)
+    with pytest.raises(UnsupportedNetworkError, match="a value of type uint64"):
+        load(path)
 
 
 # Known values ------------------------------------------------------------------------------------

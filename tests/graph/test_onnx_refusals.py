@@ -218,6 +218,93 @@ def test_an_output_that_is_not_what_the_model_declares() -> None:
         assert refused(model) == [f"output `y0`: {reason} (once, in y0)"]
 
 
+def test_lists_of_the_wrong_length_are_named() -> None:
+    image, weight = np.ones((1, 2, 4, 4), np.float32), np.ones((2, 1, 3, 3), np.float32)
+    for attributes, reason in (
+        ({"strides": [1]}, "strides=[1] for windows over 2 dimensions"),
+        ({"strides": [1, 0]}, "strides=[1, 0] for windows over 2 dimensions"),
+        ({"pads": [1, 1]}, "pads=[1, 1] for windows over 2 dimensions"),
+        ({"output_padding": [-1, 0]}, "output_padding=[-1, 0] for windows over 2 dimensions"),
+        ({"output_shape": [4]}, "output_shape=[4] over 2 dimensions"),
+        ({"group": 0}, "group=0"),
+    ):
+        (problem,) = refused(one_node("ConvTranspose", [image, weight], **attributes)[0])
+        assert problem == f"ConvTranspose: {reason} (once, in here)"
+    (problem,) = refused(one_node("Conv", [image, weight], group=0)[0])
+    assert problem == "Conv: group=0 (once, in here)"
+
+
+NUMBERS = st.sampled_from([-(2**63), -3, -1, 0, 1, 2, 3, 7, 2**31, 2**63 - 1])
+LISTS = st.lists(NUMBERS, max_size=5)
+# Operators, operands that they take, and attributes that are numbers or lists of these.
+NODES: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
+    ("Conv", [(1, 2, 4, 4), (2, 1, 3, 3)], {"strides": LISTS, "pads": LISTS, "group": NUMBERS}),
+    ("ConvTranspose", [(1, 2, 4, 4), (2, 1, 3, 3)], {"dilations": LISTS, "output_shape": LISTS}),
+    ("MaxPool", [(1, 2, 4, 4)], {"kernel_shape": LISTS, "pads": LISTS, "ceil_mode": NUMBERS}),
+    ("LpPool", [(1, 2, 4)], {"kernel_shape": LISTS, "strides": LISTS, "p": NUMBERS}),
+    ("GRU", [(3, 1, 2), (1, 6, 2), (1, 6, 2)], {"hidden_size": NUMBERS, "layout": NUMBERS}),
+    ("EyeLike", [(2, 3)], {"k": NUMBERS, "dtype": NUMBERS}),
+    ("DepthToSpace", [(1, 4, 2, 2)], {"blocksize": NUMBERS}),
+    ("SpaceToDepth", [(1, 4, 2, 2)], {"blocksize": NUMBERS}),
+    ("LRN", [(1, 4, 2, 2)], {"size": NUMBERS}),
+    ("Softmax", [(2, 3)], {"axis": NUMBERS}),
+    ("ReduceMax", [(2, 3)], {"keepdims": NUMBERS}),
+    ("Transpose", [(2, 3)], {"perm": LISTS}),
+    ("Concat", [(2, 3), (2, 1)], {"axis": NUMBERS}),
+    ("Gemm", [(2, 3), (3, 2), (2,)], {"transA": NUMBERS, "transB": NUMBERS}),
+    ("LayerNormalization", [(2, 3), (3,)], {"axis": NUMBERS, "stash_type": NUMBERS}),
+    ("GroupNormalization", [(1, 4, 2), (4,), (4,)], {"num_groups": NUMBERS}),
+]
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_operands_and_attributes_that_do_not_fit_give_typed_errors(data: Any) -> None:
+    op, shapes, choices = data.draw(st.sampled_from(NODES))
+    position = data.draw(st.integers(0, len(shapes) - 1))
+    changed = tuple(data.draw(st.lists(st.integers(0, 4), max_size=5)))
+    if data.draw(st.booleans()):
+        shapes = [changed if n == position else one for n, one in enumerate(shapes)]
+    attributes = {name: data.draw(st.none() | values) for name, values in choices.items()}
+    given_ones = {name: one for name, one in attributes.items() if one not in (None, [])}
+    inputs = [np.ones(shape, np.float32) for shape in shapes]
+    with contextlib.suppress(TensorcError):
+        load(one_node(op, inputs, opset=data.draw(st.sampled_from([11, 21])), **given_ones)[0])
+
+
+def test_a_function_that_calls_itself() -> None:
+    node = helper.make_node("F", ["a"], ["b"], domain="mine")
+    function = helper.make_function(
+        "mine", "F", ["a"], ["b"], [node], [helper.make_opsetid("mine", 1)]
+    )
+    call = helper.make_node("F", ["x"], ["y"], domain="mine", name="outer")
+    imports = [helper.make_opsetid("mine", 1)]
+    model = model_of([call], {"x": X}, ["y"], imports=imports, functions=[function])
+    assert refused(model)[0] == "mine.F: a function that calls itself (once, in outer/b)"
+
+
+def test_an_operator_that_gives_fewer_results_than_its_node_has() -> None:
+    model = parsed("""
+    g (float[2] x) => (y, z) {
+      which = Constant <value_int = 1> ()
+      truth = Cast <to = 9> (which)
+      y, z = If (truth) <
+        then_branch = yes () => (a) { a = Neg (x) }, else_branch = no () => (b) { b = Abs (x) }>
+    }""")
+    assert refused(model) == [
+        "output `z`: what computes it gives no such (once, in the network itself)"
+    ]
+
+
+def test_a_loop_whose_numbers_are_lists() -> None:
+    body = """<body = step (int64 i, bool on, float now) => (on, next) { next = Add (now, now) }>"""
+    model = parsed(f"g (float x) => (y) {{ [loop] y = Loop (count, , x) {body} }}")
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1, 2]), "count"))
+    assert refused(model) == [
+        "Loop: how often the loop runs is given by 2 elements (once, in loop)"
+    ]
+
+
 # What depends on data ----------------------------------------------------------------------------
 
 BRANCH = """
