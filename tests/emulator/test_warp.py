@@ -113,14 +113,19 @@ def test_one_lane_is_elected() -> None:
     assert found.tolist() == [100, *[0] * 31]
 
 
-@pytest.mark.parametrize("lines", [
-    ["setp.eq.u32 %p0, %t, 5;", "@!%p0 shfl.sync.down.b32 %d, %x0, 1, 31, -1;"],
-    ["setp.eq.u32 %p0, %t, 5;", "@%p0 bar.warp.sync 0x0F;", "mov.u32 %d, 0;"],
-    ["setp.eq.u32 %p0, %t, 5;", "@%p0 vote.sync.ballot.b32 %d, %p0, -1;"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["@!%p0 shfl.sync.down.b32 %d, %x0, 1, 31, -1;", "bar.sync 0;"],
+        ["@%p0 bar.warp.sync 0x0F;", "mov.u32 %d, 0;"],
+        ["@%p0 vote.sync.ballot.b32 %d, %p0, -1;", "bar.sync 0;"],
+        ["@%p0 vote.sync.ballot.b32 %d, %p0, -1;", "@!%p0 redux.sync.add.u32 %d, %x0, -1;"],
+    ],
+)
 def test_lanes_that_do_not_come_are_reported(lines: list[str]) -> None:
+    five = "setp.eq.u32 %p0, %t, 5;"
     with pytest.raises(EmulationError, match="WarpDivergence") as caught:
-        run(lines, ["b32", "b32"], np.zeros(32, np.uint32), out=np.uint32)
+        run([five, *lines], ["b32", "b32"], np.zeros(32, np.uint32), out=np.uint32)
     assert not caught.value.report.completed
 
 
@@ -213,7 +218,8 @@ extern "C" __global__ void load(const unsigned short* in, unsigned* out) {
   tile[t / 4][t % 4 * 2 + 1] = in[2 * t + 1];
   __syncwarp();
   unsigned row = (unsigned)__cvta_generic_to_shared(&tile[t % 8][0]), word;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(word) : "r"(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
+               : "=r"(word) : "r"(row));
   out[t] = word;
 }
 """
