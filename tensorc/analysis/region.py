@@ -62,6 +62,9 @@ def box(buffer: Buffer, chosen: Sequence[Touch], fixed: Sequence[str]) -> Box:
     extents: list[Expr] = []
     for dim, extent in enumerate(buffer.shape):
         spans = [_span(touch, dim, fixed) for touch in chosen]
+        if len({None if s is None else s[0].expr() for s in spans}) > 1:
+            # One may name a loop of one iteration where another says what that is.
+            spans = [_span(touch, dim, fixed, settled=True) for touch in chosen]
         first = spans[0]
         if first is None or any(s is None or s[0] != first[0] for s in spans):
             corner.append(index(0))
@@ -74,8 +77,13 @@ def box(buffer: Buffer, chosen: Sequence[Touch], fixed: Sequence[str]) -> Box:
     return Box(tuple(corner), tuple(extents))
 
 
-def _span(touch: Touch, dim: int, fixed: Sequence[str]) -> tuple[Linear, int, int] | None:
-    """(terms of the fixed loops, least, greatest) of an index; None when not so bounded."""
+def _span(
+    touch: Touch, dim: int, fixed: Sequence[str], *, settled: bool = False
+) -> tuple[Linear, int, int] | None:
+    """(terms of the fixed loops, least, greatest) of an index; None when not so bounded.
+
+    `settled` gives the variables of fixed loops of one iteration the value that they have.
+    """
     stmt, found = touch[0], access(touch)
     if any(True for _ in nodes(found.indices[dim], Load)):
         # Data may change between the time of a copy and that of the access.
@@ -89,6 +97,9 @@ def _span(touch: Touch, dim: int, fixed: Sequence[str]) -> tuple[Linear, int, in
         if variables(loop.begin) and not extent.terms:
             value = substitute(value, {loop.var.name: add(loop.var, loop.begin)})
             ranges[loop.var.name] = (0, extent.constant - 1)
+    for loop in reversed(stmt.loops) if settled else ():
+        if loop.var.name in fixed and constant(sub(loop.end, loop.begin)) == 1:
+            value = substitute(value, {loop.var.name: loop.begin})
     form = linear(value)
     outer = {a: c for a, c in form.terms.items() if not variables(a) & moving}
     rest = Linear({a: c for a, c in form.terms.items() if a not in outer}, form.constant)

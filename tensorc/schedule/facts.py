@@ -105,6 +105,10 @@ class Facts:
     symbolic: bool
     names: frozenset[str]
 
+    def __hash__(self) -> int:
+        # Templates are run again and again on the same facts, and look things up by them.
+        return hash((self.name, self.names))
+
     def stage(self, name: str) -> StageFacts:
         return next(s for s in self.stages if s.name == name)
 

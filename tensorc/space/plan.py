@@ -31,8 +31,8 @@ class Plan:
         self.used.add(name)
         return name
 
-    def split(self, loop: str, *factors: int) -> tuple[str, ...]:
-        self.steps.append(p.Split(loop, factors))
+    def split(self, loop: str, *factors: int, tail: str = "guard") -> tuple[str, ...]:
+        self.steps.append(p.Split(loop, factors, tail))
         return tuple(self.fresh(f"{loop}{n}") for n in range(len(factors) + 1))
 
     def fuse(self, *loops: str) -> str:

@@ -88,11 +88,12 @@ def check_code(func: Func, state: State, expected: Expected) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A value just outside of the options of a sentence's decision, and the steps with it."""
+    """A value just outside of the options of a sentence's decision, and the steps with it; None
+    where the template has nothing to offer after it."""
 
     choice: Choice
     value: int
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...] | None
 
 
 def outside(space: Space, sentence: Sentence, source: Source) -> Outside | None:
@@ -116,7 +117,7 @@ def _beside(choice: Choice) -> Iterator[int]:
     yield from sorted(n for n in beside if n > 0 and n not in numbers)
 
 
-def _forced(space: Space, sentence: Sentence, place: int, value: int) -> tuple[Step, ...]:
+def _forced(space: Space, sentence: Sentence, place: int, value: int) -> tuple[Step, ...] | None:
     """The steps of the template if that decision has a value that is no option."""
     known = {choice.name: v for choice, v in sentence.decisions}
     name = sentence.decisions[place][0].name
@@ -130,12 +131,16 @@ def _forced(space: Space, sentence: Sentence, place: int, value: int) -> tuple[S
     except StopIteration as end:
         steps: tuple[Step, ...] = end.value
         return steps
+    except ValueError:
+        return None  # a later Choice would have no option, or the least of none was asked for
 
 
 def verdict(func: Func, space: Space, found: Outside) -> str:
-    """Why the value is not offered: "refused CODE" by a step's legality, or a limit of templates:
-    "padding" (it does not divide the extent, and wastes more than allowed or is no ladder size),
-    "larger" or "smaller" than all options; else "legal"."""
+    """Why the value is not offered: "refused CODE" by a step's legality, "no way on" of the
+    template, or a limit of templates: "padding" (it does not divide the extent, and wastes more
+    than allowed or is no ladder size), "larger" or "smaller" than all options; else "legal"."""
+    if found.steps is None:
+        return "no way on"
     try:
         state = applied(func, found.steps, space.target)
         lower(state.func, space.target)
@@ -156,6 +161,8 @@ def verdict(func: Func, space: Space, found: Outside) -> str:
 
 
 def _extent(facts: Facts, choice: Choice) -> int | None:
-    """The extent of the axis that a choice cuts; None when it cuts something else."""
+    """The extent of what a choice cuts; None when it is not known."""
+    if choice.kind == "tile":
+        return max(o for o in choice.options if isinstance(o, int))
     axes = [a for stage in facts.stages for a in stage.axes if a.name == choice.subject]
     return axes[0].extent if axes else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
@@ -50,6 +51,7 @@ class Attention:
         return self.values.spatial[-2]
 
 
+@lru_cache(maxsize=64)
 def task(facts: Facts) -> Attention | None:
     """The task as attention, None when it is another."""
     if facts.symbolic or not facts.stages:

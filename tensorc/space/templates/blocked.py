@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tensorc.ir.arith import floordiv, floormod, index
 from tensorc.ir.nodes import Var
@@ -47,6 +48,7 @@ class Blocked:
     weights: Operand | None
 
 
+@lru_cache(maxsize=64)
 def task(facts: Facts) -> Blocked | None:
     """The task over blocks of channels, None when it is another."""
     reductions = [s for s in facts.stages if s.reduces]

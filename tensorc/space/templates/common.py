@@ -124,6 +124,12 @@ def work_of(stages: Sequence[StageFacts]) -> int:
     return sum(s.iterations * max(s.flops, 1) for s in stages)
 
 
+def readers(facts: Facts, stage: StageFacts) -> list[StageFacts]:
+    """The stages that read what one makes, each as often as it does."""
+    made = stage.result.buffer
+    return [other for other in facts.stages for o in other.operands if o.buffer == made]
+
+
 def place_of(stage: StageFacts, name: str) -> int:
     """Which of a stage's axes has a name."""
     return next(n for n, axis in enumerate(stage.axes) if axis.name == name)

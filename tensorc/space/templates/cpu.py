@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from tensorc.schedule.facts import Facts
 from tensorc.space.choice import Choice, Template, TemplateFunction
@@ -31,18 +32,24 @@ TEMPLATES: Mapping[str, tuple[Callable[[Facts], object], TemplateFunction]] = {
 
 
 def cpu(facts: Facts) -> Template:
-    """The generator of all schedules. A task that no template takes keeps its nest.
-
-    The templates move and cut whole stages, so every stage has to be regular, but for the one that
-    takes stages apart.
-    """
-    regular = all(stage.regular for stage in facts.stages)
-    fitting = tuple(
-        name
-        for name, (applies, _) in TEMPLATES.items()
-        if (regular or name == "stages") and applies(facts)
-    )
+    """The generator of all schedules. A task that no template takes keeps its nest."""
+    fitting = _fitting(facts)
     if not fitting:
         return Plan(facts.names).done()
     chosen = yield Choice("template", facts.name, fitting, fitting[0], "template")
     return (yield from keyed(TEMPLATES[str(chosen)][1](facts), chosen))
+
+
+@lru_cache(maxsize=64)
+def _fitting(facts: Facts) -> tuple[str, ...]:
+    """The templates that take a task.
+
+    They move and cut whole stages, so every stage has to be regular, but for the one that takes
+    stages apart.
+    """
+    regular = all(stage.regular for stage in facts.stages)
+    return tuple(
+        name
+        for name, (applies, _) in TEMPLATES.items()
+        if (regular or name == "stages") and applies(facts)
+    )

@@ -4,14 +4,17 @@ parallel."""
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 
 from tensorc.schedule.facts import Axis, Facts, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
 from tensorc.space.templates.common import (
+    keyed,
     make_parallel,
     nearest,
     parallel_choice,
+    readers,
     vector_widths,
     work_of,
 )
@@ -23,15 +26,29 @@ def applies(facts: Facts) -> bool:
 
 
 def pointwise(facts: Facts) -> Template:
-    """The generator: every stage but the last is inlined where it can be."""
+    """The generator: every stage but the last is inlined where it can be, unless that costs."""
     plan = Plan(facts.names)
+    apart: list[StageFacts] = []
     for stage in facts.stages:
-        if stage.inlinable:
+        if stage.inlinable and (yield from _inlined(facts, stage, apart)):
             plan.inline(stage.name)
-    for stage in facts.stages:
-        if not stage.inlinable:
-            yield from vector_nest(facts, plan, stage)
+        else:
+            apart.append(stage)
+    for place, stage in enumerate(apart, 1):
+        later = [other.name for other in apart[place:]]
+        yield from keyed(vector_nest(facts, plan, stage), *later)
     return plan.done()
+
+
+def _inlined(
+    facts: Facts, stage: StageFacts, apart: list[StageFacts]
+) -> Generator[Choice, Value, bool]:
+    """Whether values that are dear, or read more than once, are computed where they are read."""
+    if not stage.transcendental and len(readers(facts, stage)) == 1:
+        return True
+    key = tuple(other.name for other in apart)
+    place = yield Choice("place", stage.name, ("inline", "apart"), "inline", key)
+    return place == "inline"
 
 
 def vector_nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice, Value, None]:
@@ -50,12 +67,40 @@ def vector_nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice
         outer.append(name)
         counts.append(extent)
     elif width != extent:
-        whole, name = plan.split(name, width)
+        tail = yield from _tail(stage, extent, width, bool(outer))
+        whole, name = plan.split(name, width, tail=tail)
+        whole, count = yield from _several(plan, stage, whole, -(-extent // width))
         outer.append(whole)
-        counts.append(-(-extent // width))
+        counts.append(count)
     if width > 1:
         plan.vectorize(name)
     yield from _parallel(facts, plan, stage, outer, counts)
+
+
+def _tail(
+    stage: StageFacts, extent: int, width: int, around: bool
+) -> Generator[Choice, Value, str]:
+    """How the last vector is made whole: its lanes are masked, or it begins earlier and computes
+    some elements again. Only one thread may do that: there have to be loops around for threads."""
+    again = around and extent % width and extent > width
+    if not again or any(o.buffer == stage.result.buffer for o in stage.operands):
+        return "guard"
+    tails = ("guard", "shift")
+    return str((yield Choice("tail", stage.name, tails, "guard", ("tail", width))))
+
+
+def _several(
+    plan: Plan, stage: StageFacts, loop: str, count: int
+) -> Generator[Choice, Value, tuple[str, int]]:
+    """How many vectors are written out one after the other; the loop over such groups."""
+    options = tuple(n for n in (1, 2, 4, 8) if n <= count)
+    several = yield Choice("unroll", stage.name, options, 1, ("unroll", count))
+    assert isinstance(several, int)
+    if several == 1:
+        return loop, count
+    first, second = plan.split(loop, several)
+    plan.unroll(second)
+    return first, -(-count // several)
 
 
 def _parallel(
@@ -65,14 +110,30 @@ def _parallel(
         return
     if len(outer) == 1 and counts[0] > 64:
         # One long loop: blocks, so that a thread takes many vectors at a time.
-        block = max(counts[0] // (8 * facts.target.cores), 1)
-        first, second = plan.split(outer[0], block)
-        outer, counts = [first, second], [-(-counts[0] // block), block]
+        yield from _blocks(facts, plan, stage, outer[0], counts[0])
+        return
     depth = yield parallel_choice(
         facts, stage.name, counts[: max(len(counts) - 1, 1)], work_of([stage])
     )
     assert isinstance(depth, int)
     make_parallel(plan, outer, depth)
+
+
+def _blocks(
+    facts: Facts, plan: Plan, stage: StageFacts, loop: str, count: int
+) -> Generator[Choice, Value, None]:
+    """One long loop in blocks, which the threads share."""
+    cores = facts.target.cores
+    block = max(count // (8 * cores), 1)
+    choice = parallel_choice(facts, stage.name, [-(-count // block)], work_of([stage]))
+    depth = yield replace(choice, key=("parallel", count))
+    assert isinstance(depth, int)
+    if depth:
+        sizes = {max(count // (n * cores), 1) for n in (1, 2, 4, 8, 16, 32)}
+        chosen = yield Choice("block", stage.name, tuple(sorted(sizes)), block, "block")
+        assert isinstance(chosen, int)
+        block = chosen
+    make_parallel(plan, plan.split(loop, block), depth)
 
 
 def _fused(plan: Plan, stage: StageFacts) -> list[tuple[str, int]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tensorc.ir.nodes import Var
 from tensorc.schedule.facts import Operand, StageFacts
 from tensorc.space.plan import Plan
-from tensorc.space.templates.common import place_of
+from tensorc.space.templates.common import place_of, vector_widths
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,36 @@ def finish(plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str])
     _lanes_last(plan, fills, dim, loops.width)
     if rank > 1 and dim != rank - 1:
         plan.transform_layout(buffer, last)
+
+
+def finish_chunks(
+    plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str], lanes: int, shared: bool
+) -> None:
+    """The sums of one chunk of the reduction in registers, from memory and back to it; the fill is
+    a nest of its own, whose first loop the threads share."""
+    anchor = found.anchor
+    dim = anchor.result.dims[place_of(anchor, vector)][0]
+    rank = len(anchor.result.shape)
+    buffer = anchor.result.buffer
+    copies = plan.cache_write(anchor.name, buffer, loops.outer[-1], rank, fill=False)
+    for names in copies:
+        _lanes_last(plan, names, dim, loops.width)
+    if rank > 1 and dim != rank - 1:
+        last = [Var(f"d{d}") for d in range(rank) if d != dim] + [Var(f"d{dim}")]
+        plan.transform_layout(f"{buffer}.acc", last)
+    axes = [a for a in zip(anchor.spatial, fills, strict=True) if a[0].extent > 1]
+    strides = {a.name: anchor.result.strides[anchor.axes.index(a)] for a, _ in axes}
+    run = next((a for a in axes if strides[a[0].name] == 1), axes[-1])
+    others = [name for axis, name in axes if axis is not run[0]]
+    plan.reorder(*others, run[1])
+    lane, extent = run[1], run[0].extent
+    width = vector_widths(extent, lanes)[0]
+    if width < extent:
+        first, lane = plan.split(lane, width)
+        others.append(first)
+    plan.vectorize(lane)
+    if shared and others:
+        plan.parallel(others[0])
 
 
 def _whole_rows(stage: StageFacts, operand: Operand, dim: int) -> bool:

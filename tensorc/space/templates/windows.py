@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
@@ -48,6 +49,7 @@ class Windows:
     data: Operand
 
 
+@lru_cache(maxsize=64)
 def task(facts: Facts) -> Windows | None:
     """The task as windows, None when it is another."""
     reductions = [s for s in facts.stages if s.reduces]
@@ -177,7 +179,7 @@ def _channels(
         count *= axis.extent
     if not outer:
         return ""
-    options = tuple(n for n in range(1, count + 1) if count % n == 0 and n <= MOST_CHANNELS)
+    options = tuple(n for n in range(1, min(count, MOST_CHANNELS) + 1) if count % n == 0)
     size = 4
     for extent in found.data.shape[-2:]:
         size *= extent
