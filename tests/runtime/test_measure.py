@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -69,9 +70,18 @@ def test_every_way_to_fail_is_a_record(measurer: LocalMeasurer) -> None:
     )
 
 
-def test_what_hangs_is_ended() -> None:
-    limits = replace(LIMITS, build_seconds=1.0, run_seconds=1.0)
-    with LocalMeasurer(limits, builders=1) as measurer:
+@contextlib.contextmanager
+def limited(measurer: LocalMeasurer, **changes: float) -> Iterator[None]:
+    """Other limits for a while; a new measurer would take a second to start."""
+    measurer.limits = replace(LIMITS, **changes)
+    try:
+        yield
+    finally:
+        measurer.limits = LIMITS
+
+
+def test_what_hangs_is_ended(measurer: LocalMeasurer) -> None:
+    with limited(measurer, build_seconds=1.0, run_seconds=1.0):
         hung, endless = measurer.measure([candidate("hang"), candidate("endless")])
     assert (hung.outcome, hung.reason) == (Outcome.BUILD_TIMEOUT, "its build was ended after 1 s")
     # On a machine that is busy, its build may not be over in time, too.
@@ -86,8 +96,8 @@ def test_when_all_fail_the_summary_says_so(measurer: LocalMeasurer) -> None:
     assert summary([]) == "0 tried: none"
 
 
-def test_slow_ones_are_raced_out() -> None:
-    with LocalMeasurer(replace(LIMITS, race=2.0), builders=1) as measurer:
+def test_slow_ones_are_raced_out(measurer: LocalMeasurer) -> None:
+    with limited(measurer, race=2.0):
         records = list(measurer.measure([candidate(w) for w in ("good", "slow", "plain", "good")]))
         alone = list(measurer.measure([candidate("slow")]))
         against = list(measurer.measure([candidate("slow")], incumbent=1e-9))
@@ -170,8 +180,8 @@ def test_indices_symbols_scalars_and_arrays_in_place(measurer: LocalMeasurer) ->
 def test_a_task_too_large_is_a_record(measurer: LocalMeasurer) -> None:
     large = Candidate(misbehaving.task(10**9), TARGET)
     endless = Candidate(misbehaving.NESTS["endless"], TARGET)
-    with LocalMeasurer(replace(LIMITS, reference_seconds=0.5), builders=1) as quick:
-        too_large, too_long, again = quick.measure([large, endless, endless])
+    with limited(measurer, reference_seconds=0.5):
+        too_large, too_long, again = measurer.measure([large, endless, endless])
     assert too_large.outcome is Outcome.MEMORY
     assert "8000000000 bytes" in too_large.reason
     assert too_long.outcome is again.outcome is Outcome.RUN_TIMEOUT
@@ -259,7 +269,7 @@ def _lives(pid: int) -> bool:
     return state != "Z"
 
 
-def test_one_measurement_at_a_time() -> None:
+def test_one_measurement_at_a_time(measurer: LocalMeasurer) -> None:
     now = time.monotonic()
     with quiet.together(now + 5.0) as first, quiet.together(now + 5.0) as second:
         assert first
@@ -272,14 +282,7 @@ def test_one_measurement_at_a_time() -> None:
             assert not second
         with quiet.alone(time.monotonic() + 0.05) as third:
             assert not third
-    (record,) = _while_busy()
+    with quiet.alone(time.monotonic() + 60.0), limited(measurer, quiet_seconds=0.1):
+        (record,) = measurer.measure([candidate("good")])
     assert record.outcome is Outcome.LOST
     assert "busy for 0.1 s" in record.reason
-
-
-def _while_busy() -> list[object]:
-    with (
-        quiet.alone(time.monotonic() + 60.0),
-        LocalMeasurer(replace(LIMITS, quiet_seconds=0.1), builders=1) as measurer,
-    ):
-        return list(measurer.measure([candidate("good")]))

@@ -94,7 +94,7 @@ class Limits:
 
     build_seconds: float = 15.0
     run_seconds: float = 10.0
-    reference_seconds: float = 60.0
+    reference_seconds: float = 120.0
     quiet_seconds: float = 600.0
     memory_bytes: int = 4 << 30
     samples: int = 20

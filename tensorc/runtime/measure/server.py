@@ -113,7 +113,11 @@ class _Server:
             needed = 4 * task_bytes(subject.func.params, dict(subject.sizes))
             while self._subjects and self._kept() + needed > KEPT_BYTES:
                 self._subjects.popitem(last=False)
-            found = self._subjects[subject] = self._prepare(subject, limits)
+            found = self._prepare(subject, limits)
+            if isinstance(found, Failed) and found.outcome is Outcome.LOST:
+                # The machine may be quiet the next time.
+                return found
+            self._subjects[subject] = found
         self._subjects.move_to_end(subject)
         return found
 
