@@ -280,3 +280,39 @@ def explain(source: Source, trace: Trace = None, target: Target = "cpu", as_json
     for title, text in found.sections():
         console.rule(title) if console.is_terminal else typer.echo(f"# {title}")
         typer.echo(text)
+
+
+@app.command()
+def emulate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="PTX, or CUDA C++ (.cu)")],
+    grid: Annotated[str, typer.Option(help="blocks: 64 or 4,4")],
+    block: Annotated[str, typer.Option(help="threads of a block: 256 or 16,16")],
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(help="FILE.npy, f32[64,64], f32[64]:undefined, i32:64; one a parameter"),
+    ] = None,
+    kernel: Annotated[str, typer.Option(help="its name, where the file has several")] = "",
+    shared: Annotated[int, typer.Option(min=0, help="bytes of dynamic shared memory")] = 0,
+    detect: Annotated[bool, typer.Option(help="look for races and undefined reads")] = True,
+    counters: Annotated[bool, typer.Option(help="count bank conflicts and sectors")] = False,
+    order: Annotated[str, typer.Option(help="sequential, reverse or random")] = "sequential",
+    seed: Annotated[int, typer.Option(min=0, help="of the order and of made-up inputs")] = 0,
+    arch: Annotated[str, typer.Option(help="what CUDA C++ is compiled for")] = "sm_90",
+    save: Annotated[list[str] | None, typer.Option(help="2=out.npy: argument 2 after")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a CUDA kernel on the CPU and report what is wrong with it; exit code 1 if anything is."""
+    from tensorc.cli.emulate import Options, emulate_file
+    from tensorc.emulator import by_line
+
+    options = Options(kernel, shared, detect, counters, order, seed, arch, tuple(save or ()))
+    with refusals(as_json):
+        found = emulate_file(file, grid, block, arg or (), options)
+    if as_json:
+        emit(found.as_dict())
+    else:
+        typer.echo(str(found))
+        for line in by_line(found.counters):
+            typer.echo(str(line))
+    if found.findings:
+        raise typer.Exit(1)

@@ -88,7 +88,20 @@ class LaunchReport:
         more = f"\nand {self.more} more" if self.more else ""
         ended = "" if self.completed else "; the launch was ended"
         texts = "\n".join(str(finding) for finding in self.findings)
-        return f"{head}: {len(self.findings)} findings{ended}\n{texts}{more}"
+        count = len(self.findings)
+        return f"{head}: {count} finding{'s' * (count != 1)}{ended}\n{texts}{more}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """What JSON can hold of it."""
+        return {
+            "kernel": self.kernel,
+            "grid": list(self.grid),
+            "block": list(self.block),
+            "completed": self.completed,
+            "findings": [finding.as_dict() for finding in self.findings],
+            "more": self.more,
+            "counters": [each.as_dict() for each in self.counters],
+        }
 
 
 @dataclass(slots=True)
