@@ -291,6 +291,21 @@ def group_norm(X: Buffer["f32", 6, 40], W: Buffer["f32", 6, "const"],
         for j in range(40):
             Y[i4, j] = (X[i4, j] - mean[i4 // 2]) * squares[i4 // 2] * W[i4]
 """
+# Rows as long as there are columns, of which each needs the whole row.
+SORTED = """
+def ordered(X: Buffer["f32", 3, 12], place: Buffer["f32", 3, 12, "out"]):
+    rank = alloc("i64", 3, 12)
+    for i in range(3):
+        for j in range(12):
+            rank[i, j] = 0
+            for k in range(12):
+                rank[i, j] += select(X[i, j] > X[i, k], 1, 0)
+    for i2 in range(3):
+        for j2 in range(12):
+            place[i2, j2] = -1.0
+            for k2 in range(12):
+                reduce("max", place[i2, j2], select(rank[i2, k2] == i64(j2), f32(k2), 0.0))
+"""
 RUNNING = """
 def running(X: Buffer["f32", 9, 14], Y: Buffer["f32", 9, 14, "out"]):
     for i in range(9):
@@ -319,6 +334,7 @@ TASKS: dict[str, Callable[[], Func]] = {
     "conv3x3_stride": lambda: convolution(3, 20, 9, 3, 2, 1, ending=""),
     "conv1x1_residual": lambda: convolution(5, 17, 5, 1, 1, 0, ending="residual"),
     "conv_one_channel": lambda: convolution(1, 1, 5, 3, 1, 1, ending="relu"),
+    "conv_same_channels": lambda: convolution(8, 8, 4, 3, 1, 1, ending=""),
     "matmul": lambda: matmul(13, 19, 11),
     "matmul_one_row": lambda: matmul(1, 33, 8),
     "matmul_one_column": lambda: matmul(9, 1, 8),
@@ -339,6 +355,7 @@ TASKS: dict[str, Callable[[], Func]] = {
     "chosen_by_data": lambda: parse(CHOSEN),
     "results_apart": lambda: parse(APART),
     "groups": lambda: parse(GROUPS),
+    "sorted": lambda: parse(SORTED),
     "running_sum": lambda: parse(RUNNING),
     "greatest_and_where": lambda: parse(PAIR),
     "attention": lambda: attention(2, 8, 20, 12),

@@ -16,6 +16,7 @@ from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
 from tensorc.space.templates.common import (
     PARALLEL_WORK,
+    keyed,
     nearest,
     parallel_choice,
     vector_widths,
@@ -81,11 +82,17 @@ def rowwise(facts: Facts) -> Template:
 
 def row_nest(facts: Facts, plan: Plan, stages: list[StageFacts]) -> Generator[Choice, Value, None]:
     """One nest of several stages, or of one: the rows of the last are its outer loops."""
-    last = stages[-1]
-    rows = _rows(stages)
-    loops = [a.name for a in last.axes[:rows]]
+    loops = [axis.name for axis in stages[-1].axes[: _rows(facts, stages)]]
     at_once, inner = yield from _rows_at_once(facts, plan, stages, loops)
     _gather_rows(plan, stages, loops)
+    yield from keyed(_filled(facts, plan, stages, loops, at_once, inner), at_once)
+
+
+def _filled(
+    facts: Facts, plan: Plan, stages: list[StageFacts], loops: list[str], at_once: int, inner: str
+) -> Generator[Choice, Value, None]:
+    """Every stage in lanes, and the row loops shared among threads."""
+    last, rows = stages[-1], len(loops)
     for stage in stages:
         # A stage that moved keeps loops over the rows of one turn, inside its result's scope.
         moved = [a.name for a in stage.axes[:rows]] if stage is not last else []
@@ -128,7 +135,7 @@ def _shared_rows(
 ) -> Generator[Choice, Value, None]:
     """The row loops as one, in blocks of rows: a thread that takes one row after the other pays for
     each, and sets its constants up for each."""
-    options = tuple(n for n in range(1, count + 1) if count % n == 0 and n <= MOST_ROWS)
+    options = tuple(n for n in range(1, min(count, MOST_ROWS) + 1) if count % n == 0)
     worthwhile = -(-PARALLEL_WORK * count // max(work, 1))
     wanted = min(worthwhile, count // (4 * facts.target.cores))
     rows = yield Choice("block", last.name, options, nearest(options, wanted), ("block", count))
@@ -161,15 +168,39 @@ def inlined_once(facts: Facts, stage: StageFacts) -> bool:
     return stage.inlinable and not stage.transcendental and once
 
 
-def _rows(stages: list[StageFacts]) -> int:
-    """How many leading axes all stages have in common, as extents."""
+def _rows(facts: Facts, stages: list[StageFacts]) -> int:
+    """How many leading axes all stages have in common: equal extents, and what a stage reads of
+    another in one iteration was made in the same one."""
     count = 0
     for axes in zip(*(s.axes for s in stages), strict=False):
         first = axes[0]
         if any(a.extent != first.extent or a.reduces for a in axes):
             break
+        if len(stages) > 1 and not _aligned(facts, stages, count):
+            break
         count += 1
     return min(count, *(len(s.spatial) for s in stages))
+
+
+def _aligned(facts: Facts, stages: list[StageFacts], place: int) -> bool:
+    """Whether all that is made and read within a nest is so at the same index of axis `place`."""
+    own = [s for s in facts.stages if s in stages or inlined_once(facts, s)]
+    made = {stage.result.buffer: stage.result for stage in own}
+    if any(len(stage.axes) <= place for stage in own):
+        return False
+    reads = [operand for stage in own for operand in stage.operands if operand.buffer in made]
+    return all(_same_index(made[operand.buffer], operand, place) for operand in reads)
+
+
+def _same_index(made: Operand, read: Operand, place: int) -> bool:
+    """Whether axis `place` of the reader, and no other, moves through what that of the maker does.
+
+    Places that data tell move through nothing that is known.
+    """
+    dims = made.dims[place]
+    alone = all(not set(d) & set(dims) for n, d in enumerate(read.dims) if n != place)
+    known = (read.dims[place], read.strides[place]) == (dims, made.strides[place])
+    return bool(dims) and known and alone and read.plain
 
 
 def in_lanes(
