@@ -137,7 +137,7 @@ class _Server:
         }
         results: dict[Kind, Expected] = {}
         for kind in KINDS:
-            work = partial(reference, subject, arguments[kind], limits)
+            work = partial(reference, subject, kind, arguments[kind], limits)
             answer = self._forked(work, limits.reference_seconds, limits)
             if not isinstance(answer, Expected):
                 return without_reference(answer)

@@ -76,14 +76,15 @@ def _over(limits: Limits, error: MemoryError | LimitError, number: int = 0) -> F
 
 
 def reference(
-    subject: Subject, arguments: Arguments, limits: Limits, say: Say
+    subject: Subject, kind: Kind, arguments: Arguments, limits: Limits, say: Say
 ) -> Expected | Failed:
     with quiet.together(time.monotonic() + limits.quiet_seconds) as may_run:
         if not may_run:
             return not_quiet(limits)
         say(Begun())
         try:
-            return expected(subject.func, subject.target, dict(subject.sizes), arguments)
+            sizes = dict(subject.sizes)
+            return expected(subject.func, subject.target, sizes, arguments, kind)
         except (MemoryError, LimitError) as error:
             return _over(limits, error)
         except TensorcError as error:
