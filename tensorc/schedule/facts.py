@@ -41,9 +41,10 @@ class Axis:
 class Operand:
     """One read of a statement, one entry of `strides` for each of its axes.
 
-    `strides` are elements of the row-major buffer by which the address moves when the axis grows by
-    one, None when it moves irregularly; `dims` says, for each axis, the dimensions it indexes. Data
-    may tell whether it is made at all (`chosen_by_data`), or where (`placed_by_data`).
+    `bits` are those of an element. `strides` are elements of the row-major buffer by which the
+    address moves when the axis grows by one, None when it moves irregularly; `dims` says, for each
+    axis, the dimensions it indexes. Data may tell whether it is made at all (`chosen_by_data`), or
+    where (`placed_by_data`).
     """
 
     buffer: str
@@ -53,6 +54,7 @@ class Operand:
     strides: tuple[int | None, ...]
     dims: tuple[tuple[int, ...], ...]
     plain: bool
+    bits: int
     chosen_by_data: bool = False
     placed_by_data: bool = False
 
@@ -246,4 +248,5 @@ def _operand(func: Func, stmt: Statement, buffer: Buffer, indices: tuple[Expr, .
         tuple(strides),
         tuple(tuple(sorted(d)) for d in dims),
         plain,
+        8 * buffer.dtype.bytes,
     )

@@ -109,6 +109,8 @@ def test_stages_apart_are_for_what_cannot_move_together() -> None:
     for name in ("softmax", "layernorm", "attention", "conv3x3"):
         assert options[name][-1] == "stages", name
         assert len(options[name]) > 1
+    # Places are of 64 bits, which tiles in registers do not count with.
+    assert "tiled" not in options["placed_by_data"]
     for name in ("matmul", "row_sum", "whole_sum"):
         assert "stages" not in options[name], name
 

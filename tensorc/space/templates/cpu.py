@@ -30,6 +30,9 @@ TEMPLATES: Mapping[str, tuple[Callable[[Facts], object], TemplateFunction]] = {
 }
 """Name -> (does it apply, the generator), the preferred one first."""
 
+IN_REGISTERS = frozenset({"attention", "blocked", "windows", "tiled"})
+"""Templates with tiles of results in registers, of which they count one for 32-bit lanes."""
+
 
 def cpu(facts: Facts) -> Template:
     """The generator of all schedules. A task that no template takes keeps its nest."""
@@ -48,8 +51,9 @@ def _fitting(facts: Facts) -> tuple[str, ...]:
     stages apart.
     """
     regular = all(stage.regular for stage in facts.stages)
+    wide = any(stage.result.bits > 32 for stage in facts.stages)
     return tuple(
         name
         for name, (applies, _) in TEMPLATES.items()
-        if (regular or name == "stages") and applies(facts)
+        if (regular or name == "stages") and not (wide and name in IN_REGISTERS) and applies(facts)
     )
