@@ -73,7 +73,9 @@ def softmax(self: Operand, dim: int, half_to_float: bool = False) -> Operand:
     powers, _, total, gone = _exponentials(self, dim)
     share = _of_rows("share", total, lambda x: number(1, total.dtype) / x)
     dtype = DType.F32 if half_to_float else self.dtype
-    return _like(self, powers.shape, lambda *i: powers[i] * share[without(i, gone)], dtype)
+    # A stage: a product that reads it would scale each of them again and again.
+    scaled = Operand(powers.shape, powers.dtype, lambda *i: powers[i] * share[without(i, gone)])
+    return _like(self, powers.shape, stored("softmax", scaled).element, dtype)
 
 
 @operator("_safe_softmax", kind=Kind.ROWS, reduced=_softmax_dimension)
@@ -91,9 +93,8 @@ def safe_softmax(self: Operand, dim: int, dtype: DType | None = None) -> Operand
     one = number(1, wide)
     share = _of_rows("share", total, lambda x: one / tc.maximum(x, one))
 
-    def element(*i: Index) -> Handle:
-        return powers[i] * share[without(i, gone)]
-
+    scaled = Operand(powers.shape, wide, lambda *i: powers[i] * share[without(i, gone)])
+    element = stored("softmax", scaled).element
     return _like(self, powers.shape, element, self.dtype if dtype is None else dtype)
 
 

@@ -11,7 +11,11 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention as attention
 
 from tensorc.graph.backend import interpreted
-from tensorc.graph.compile import compile
+from tensorc.graph.compile import compile, partitioned
+from tensorc.graph.network import load
+from tensorc.schedule.facts import facts
+from tensorc.space.templates.attention import task as attention_task
+from tensorc.target import Target
 
 pytestmark = pytest.mark.torch
 Result = torch.Tensor | tuple[torch.Tensor, ...]
@@ -117,6 +121,14 @@ def test_one_program(name: str) -> None:
 @pytest.mark.parametrize("name", SEVERAL)
 def test_several_programs(name: str) -> None:
     assert compared(*SEVERAL[name]) == 2
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_its_template_takes_it(name: str) -> None:
+    function, inputs = ONE[name]
+    _, parts = partitioned(load(Wrapped(function).eval(), inputs), Target.parse("cpu"))
+    (func,) = (task.func for task in parts.tasks if "softmax" in task.func.name)
+    assert attention_task(facts(func, Target.parse("cpu"))) is not None
 
 
 @pytest.mark.parametrize("name", ["as torch has it", "of one tensor", "groups of heads"])
