@@ -37,6 +37,8 @@ def move(e: Emitter, i: Instruction) -> None:
 _ORDERED = {"eq": "oeq", "ne": "one", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge",
             "equ": "ueq", "neu": "une", "ltu": "ult", "leu": "ule", "gtu": "ugt", "geu": "uge",
             "num": "ord", "nan": "uno"}  # fmt: skip
+_SIGNED = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
+_PLAIN = {test: predicate.replace("s", "u") for test, predicate in _SIGNED.items()}
 _UNSIGNED = {"lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge"}
 
 
@@ -54,11 +56,8 @@ def _compared(e: Emitter, i: Instruction, type_name: str) -> str:
             flush = e.helper("tc.flush")
             a, b = (pure(f"call float {flush}(float {text})") for text in (a, b))
         return pure(f"fcmp {_ORDERED[test]} {kind} {a}, {b}")
-    if test in _UNSIGNED:
-        predicate = _UNSIGNED[test]
-    else:
-        sign = "" if test in ("eq", "ne") else ("s" if type_name[0] == "s" else "u")
-        predicate = sign + test
+    signed = type_name[0] == "s"
+    predicate = _UNSIGNED.get(test) or (_SIGNED if signed else _PLAIN)[test]
     return pure(f"icmp {predicate} {llvm_type(type_name)} {a}, {b}")
 
 

@@ -171,7 +171,7 @@ class _Lowering:
         with self.e.guarded(instruction):
             try:
                 translation(self.e, instruction)
-            except (IndexError, KeyError) as error:
+            except (IndexError, KeyError, ValueError, StopIteration) as error:
                 raise self.e.refuse(instruction, f"a form without a meaning ({error})") from None
 
     def flush(self, successors: Iterable[int]) -> None:
@@ -286,7 +286,7 @@ class _Lowering:
             if last.opcode in ("bar", "barrier"):
                 return barriers.barrier(self.e, last)
             return exchange.EXCHANGES[last.opcode](self.e, last)
-        except (IndexError, KeyError) as error:
+        except (IndexError, KeyError, ValueError, StopIteration) as error:
             raise self.e.refuse(last, f"a form without a meaning ({error})") from None
 
     def resume(self, block: Block, exchanged: Exchange, following: str, guarded: bool) -> None:

@@ -210,9 +210,9 @@ class KernelReader:
         opcode, *modifiers = tokens.word("an instruction").split(".")
         operands: list[Operand] = []
         while not tokens.accept(";"):
-            operands.append(self.operand())
-            if tokens.text != ";":
+            if operands:
                 tokens.expect(",")
+            operands.append(self.operand())
         self.body.append(Instruction(opcode, tuple(modifiers), tuple(operands), guard, place))
 
     # Operands -------------------------------------------------------------------------------------
@@ -246,9 +246,9 @@ class KernelReader:
         tokens.expect(opening)
         elements: list[Operand] = []
         while not tokens.accept(closing):
-            elements.append(self.operand())
-            if tokens.text != closing:
+            if elements:
                 tokens.expect(",")
+            elements.append(self.operand())
         return tuple(elements)
 
     def address(self) -> Address:
