@@ -170,6 +170,11 @@ def _stages(
         wrong = compare(expected, found, func)
         if wrong is not None:
             return f"stage {name}", str(wrong)
+    if program.kernels:
+        ahead = on_kernels.outputs(program, given, "barriers", threads=order)
+        wrong = compare(expected, ahead, func)
+        if wrong is not None:
+            return "threads", str(wrong)
     bad = on_kernels.races(program, given)
     return None if bad is None else ("race", bad)
 

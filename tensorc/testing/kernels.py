@@ -21,11 +21,17 @@ Array = np.ndarray[Any, Any]
 
 
 def outputs(
-    program: CudaProgram, arguments: Mapping[str, Any], stage: str, order: int | None = None
+    program: CudaProgram,
+    arguments: Mapping[str, Any],
+    stage: str,
+    *,
+    order: int | None = None,
+    threads: int | None = None,
 ) -> dict[str, Array]:
     """What a program leaves in its "out" and "inout" parameters, its kernels run after a stage.
 
-    `order` is a seed by which the iterations of bound loops are permuted. Raises InterpreterError.
+    `order` is a seed by which the iterations of bound loops are permuted; `threads` one by which
+    threads run from barrier to barrier, once there are barriers. Raises InterpreterError.
     """
     held = _arrays(program.original, arguments)
 
@@ -33,7 +39,7 @@ def outputs(
         func = _initialised(dict(kernel.stages)[stage])
         names = {param.name for param in func.params}
         given = {name: value for name, value in values.items() if name in names}
-        for name, output in run(func, given, order=order).outputs.items():
+        for name, output in run(func, given, order=order, threads=threads).outputs.items():
             values[name][...] = output.view(values[name].dtype)
 
     _execute(program, program.host, held, launch)

@@ -88,14 +88,15 @@ def emit(func: Func, own: Mapping[str, int]) -> Text:
     writer = Writer(Scope({}, index, own, ranges), taken, dict(zip(THREADS, block, strict=True)))
     used = _used(func)
     signature = [_declared(writer, name, what, func) for name, what in used.items()]
-    shared, dynamic = _shared(writer, func)
+    shared = _shared(writer, func)
     execute(writer, func.body)
+    writer.lines[:0] = [f"    {line}" for line in shared.lines(writer)]
     threads = block[0] * block[1] * block[2]
     head = f'extern "C" __global__ void __launch_bounds__({threads})\n{entry}('
     body = "\n".join([f"{head}{', '.join(signature)}) {{", *writer.lines, "}"])
     parameters = tuple(_parameter(writer, name, what) for name, what in used.items())
     helped = frozenset(writer.scope.helpers)
-    return Text(entry, body, helped, parameters, block, shared, dynamic)
+    return Text(entry, body, helped, parameters, block, shared.total, shared.dynamic)
 
 
 def module_text(kernels_: Iterable[Text]) -> str:
@@ -166,26 +167,44 @@ def _parameter(w: Writer, name: str, what: Buffer | Var) -> Parameter:
     return Parameter(name, what.dtype, isinstance(what, Buffer), alignment)
 
 
-def _shared(w: Writer, func: Func) -> tuple[int, int]:
-    """Declare the arrays of shared memory; how many bytes they take, and are to be asked for."""
-    arrays = [a.buffer for a in nodes(func, Alloc) if a.buffer.scope == "shared"]
-    offsets, total = {}, 0
-    for array in arrays:
-        offsets[array.name] = total
-        total += -(-(bytes_of(array) or 0) // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
-    dynamic = total if total > STATIC_SHARED else 0
-    if dynamic:
-        pool = w.name("shared")
-        w.line(f"extern __shared__ __align__({SHARED_ALIGNMENT}) unsigned char {pool}[];")
-    for array in arrays:
-        name, kind = w.name(array.name), STORED[array.dtype]
-        w.scope.names[array.name] = name
-        if dynamic:
-            w.line(f"{kind} *const {name} = ({kind} *)({pool} + {offsets[array.name]});")
-        else:
-            count = max(bytes_of(array) or 0, array.dtype.bytes) // array.dtype.bytes
-            w.line(f"__shared__ __align__({SHARED_ALIGNMENT}) {kind} {name}[{count}];")
-    return total, dynamic
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """The arrays of shared memory with their offsets, what they take, and the name of the pool that
+    they lie in when that is more than a kernel may declare."""
+
+    arrays: tuple[tuple[Buffer, int], ...]
+    total: int
+    pool: str
+
+    @property
+    def dynamic(self) -> int:
+        return self.total if self.pool else 0
+
+    def lines(self, w: Writer) -> Iterator[str]:
+        """The declarations, each array aligned as its accesses need: of one that is aligned to
+        more than its elements, compilers read past the end."""
+        if self.pool:
+            yield f"extern __shared__ __align__({SHARED_ALIGNMENT}) unsigned char {self.pool}[];"
+        for array, offset in self.arrays:
+            name, kind = w.scope.names[array.name], STORED[array.dtype]
+            if self.pool:
+                yield f"{kind} *const {name} = ({kind} *)({self.pool} + {offset});"
+                continue
+            alignment = w.aligned.get(array.name, array.dtype.bytes)
+            size = -(-max(bytes_of(array) or 0, 1) // alignment) * alignment
+            align = f"__align__({alignment}) " if alignment > array.dtype.bytes else ""
+            yield f"__shared__ {align}{kind} {name}[{size // array.dtype.bytes}];"
+
+
+def _shared(w: Writer, func: Func) -> _Shared:
+    """The arrays of shared memory, which have their names now."""
+    arrays, total = [], 0
+    for alloc in nodes(func, Alloc):
+        if alloc.buffer.scope == "shared":
+            w.scope.names[alloc.buffer.name] = w.name(alloc.buffer.name)
+            arrays.append((alloc.buffer, total))
+            total += -(-(bytes_of(alloc.buffer) or 0) // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+    return _Shared(tuple(arrays), total, w.name("shared") if total > STATIC_SHARED else "")
 
 
 # The width of index arithmetic --------------------------------------------------------------------

@@ -57,7 +57,7 @@ class Writer:
         scope: what expressions need to know.
         taken: the C names in use.
         block: threads of a block along each axis.
-        aligned: parameters that have to lie at a multiple of so many bytes.
+        aligned: buffers that have to lie at a multiple of so many bytes.
         inside: whether this is within a phase.
         settled: the axes on which it is settled which threads come here: those of the loops
             around, and those that are left to the first thread.
@@ -351,6 +351,5 @@ def _wide(w: Writer, buffer: Buffer, index: Ramp) -> bool:
     form = linear(index.base)
     if form.constant % index.lanes or any(f % index.lanes for f in form.terms.values()):
         return False
-    if buffer.scope == "global":
-        w.aligned[buffer.name] = max(w.aligned.get(buffer.name, 1), size)
+    w.aligned[buffer.name] = max(w.aligned.get(buffer.name, 1), size)
     return True

@@ -42,11 +42,13 @@ Main: TypeAlias = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a program records beside its outputs, and whether it permutes parallel loops."""
+    """What a program records beside its outputs, whether it permutes parallel loops, and whether
+    loops that are bound to threads run as threads."""
 
     log: bool = False
     permuted: bool = False
     bounds: bool = False
+    threads: bool = False
 
 
 @lru_cache(maxsize=512)
@@ -56,7 +58,12 @@ def compiled(func: Func, options: Options) -> Callable[..., Main]:
     The services are "f32" (rounds to f32), "note" (takes a record of the log), "instances" (numbers
     for allocations), "permute" (of a range), and "errors" (an `Errors` for each float dtype).
     """
-    text, constants = _Statements(func, options).generate()
+    kind = Statements
+    if options.threads:
+        from tensorc.ir.interp.threads import ThreadStatements
+
+        kind = ThreadStatements
+    text, constants = kind(func, options).generate()
     namespace: dict[str, Any] = {**NAMES, **constants}
     if options.bounds:
         namespace |= BOUNDS_NAMES
@@ -95,7 +102,7 @@ def _flattened(functions: Sequence[str]) -> list[str]:
     return [line for function in functions for line in function.split("\n")]
 
 
-class _Statements:
+class Statements:
     """Generates the statements of one function."""
 
     def __init__(self, func: Func, options: Options):
@@ -194,12 +201,16 @@ class _Statements:
 
     def _for(self, stmt: For) -> None:
         begin, end = self.expressions.value(stmt.begin), self.expressions.value(stmt.end)
-        low, high = (range_of(e, self.scope.ranges) for e in (stmt.begin, stmt.end))
-        name, loops = stmt.var.name, self.scope.loops
-        python_name = self.source.fresh(name)
         values = f"range({begin}, {end})"
         if self.options.permuted and stmt.kind == "parallel":
             values = f"permute({values})"
+        self._run(stmt, values)
+
+    def _run(self, stmt: For, values: str) -> None:
+        """The loop over these values, in Python."""
+        low, high = (range_of(e, self.scope.ranges) for e in (stmt.begin, stmt.end))
+        name, loops = stmt.var.name, self.scope.loops
+        python_name = self.source.fresh(name)
         self._line(f"for {python_name} in {values}:")
         self.scope.variables[name] = python_name
         self.scope.ranges[name] = (low[0], max(low[0], high[1] - 1))

@@ -80,6 +80,7 @@ def run(
     *,
     log: bool = False,
     order: int | None = None,
+    threads: int | None = None,
     bounds: bool = False,
     ulps: float = 4.0,
 ) -> Result:
@@ -92,6 +93,8 @@ def run(
             only gives its shape, and may be left out when the other arguments fix it.
         log: record every access. Not with `bounds`.
         order: a seed; the iterations of every parallel loop run in an order drawn from it.
+        threads: a seed, for a lowered kernel: the threads of a block run from barrier to barrier,
+            one after the other, in an order drawn from it. Not with `log`.
         bounds: also bound how far the results of legal evaluations can be from these.
         ulps: for the bounds: the error of a compiled mathematical function, in units in the last
             place.
@@ -104,10 +107,14 @@ def run(
     if log and bounds:
         # An undecided `Select` evaluates both of its operands, so the log would not be exact.
         raise ArgumentError("log", "not together with bounds; use two runs")
+    if log and threads is not None:
+        raise ArgumentError("log", "not together with threads; use two runs")
     bound, sizes = bind(func, arguments)
-    draw, f32 = random.Random(order), rounder_f32()
+    seed = order if threads is None else threads
+    draw, f32 = random.Random(seed), rounder_f32()
     records: list[tuple[Any, ...]] = []
-    main = compiled(func, Options(log=log, permuted=order is not None, bounds=bounds))(
+    options = Options(log, order is not None, bounds, threads is not None)
+    main = compiled(func, options)(
         f32=f32,
         note=records.append,
         instances=count(1),

@@ -45,6 +45,9 @@ def check(s: Schedule, sizes: tuple[int, ...] = SIZES, inputs: int = 1) -> CudaM
         for name in names:
             found = kernels.outputs(program, given, name, order=number)
             assert compare(expected, found, s.source) is None, f"{name}\n{module.source(name)}"
+        for seed in range(2 if names else 0):
+            found = kernels.outputs(program, given, names[-1], threads=seed)
+            assert compare(expected, found, s.source) is None, module.source(names[-1])
         assert kernels.races(program, given) is None, module.source("barriers")
         emulated = machine.outputs(module, s.source, given)
         wrong = compare(expected, emulated, s.source)
