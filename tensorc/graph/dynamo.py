@@ -16,6 +16,7 @@ from typing import Any
 
 from tensorc.errors import ArgumentError
 from tensorc.graph.dynamo_part import EagerFallbackWarning, Settings
+from tensorc.graph.dynamo_shapes import with_shapes_of
 from tensorc.graph.dynamo_split import in_parts, shortened
 from tensorc.graph.kernels import build_kernels
 from tensorc.graph.unsupported import Unsupported
@@ -188,26 +189,23 @@ class _ByShape:
         self._compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        key = tuple(getattr(argument, "shape", argument) for argument in arguments)
+        # The strides of views and results follow from those of inputs.
+        key = tuple(
+            (one.shape, one.stride()) if hasattr(one, "stride") else one for one in arguments
+        )
         found = self._compiled.get(key)
         if found is None:
             found = self._compiled[key] = self._specialised(arguments)
         return found(*arguments)
 
     def _specialised(self, arguments: Sequence[Any]) -> Callable[..., Any]:
-        import torch
-        from torch.fx.experimental.proxy_tensor import make_fx
-        from torch.fx.traceback import preserve_node_meta
-
         if len(self._compiled) >= MOST_SHAPES:
             reason = f"it was compiled for {MOST_SHAPES} others; this and more are too many"
             if len(self._compiled) == MOST_SHAPES:
                 _warn(self._name, [Unsupported("a shape", reason, (("", 1),))])
             return self._graph.forward  # type: ignore[no-any-return]
-        run = torch.fx.Interpreter(self._graph).run
-        with preserve_node_meta():
-            static = make_fx(run, tracing_mode="fake")(*arguments)
         try:
+            static = with_shapes_of(self._graph, arguments)
             return _compiled(static, self._name, self._settings)
         except EagerError as eager:
             _warn(eager.name, eager.problems)

@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tensorc.dtype import DType
-from tensorc.graph import torch_products, torch_windows  # noqa: F401 (they enter theirs)
+from tensorc.graph import (  # noqa: F401 (they enter theirs)
+    torch_attention,
+    torch_products,
+    torch_windows,
+)
 from tensorc.graph.emit import Emit
 from tensorc.graph.graph import Argument, Value
 from tensorc.graph.ops import find
@@ -169,6 +173,11 @@ def _to(
     del copy
     to = other.dtype if other is not None else dtype
     return self if to in (None, self.dtype) else emit("_to_copy", self=self, dtype=to)
+
+
+@composite("prims.convert_element_type.default")
+def _converted(emit: Emit, a: Value, dtype: DType) -> Value:
+    return _to(emit, a, dtype)
 
 
 def _is_compact(given: Arguments) -> bool:

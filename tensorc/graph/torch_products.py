@@ -112,6 +112,24 @@ def _repeated_heads(emit: Emit, value: Value, heads: int) -> Value:
     return _view(emit, several, (*batch, heads, rows, columns))
 
 
+@composite("_trilinear.default")
+def trilinear(
+    emit: Emit, i1: Value, i2: Value, i3: Value, expand1: tuple[int, ...],
+    expand2: tuple[int, ...], expand3: tuple[int, ...], sumdim: tuple[int, ...],
+    unroll_dim: int = 1,
+) -> Value:  # fmt: skip
+    """The product of three tensors, each with new dimensions at `expand`, summed over `sumdim`:
+    what torch makes of a bilinear layer."""
+    del unroll_dim
+    wide = []
+    for value, places in ((i1, expand1), (i2, expand2), (i3, expand3)):
+        for place in sorted(places):
+            value = emit("unsqueeze", self=value, dim=place)
+        wide.append(value)
+    product = emit("mul", self=emit("mul", self=wide[0], other=wide[1]), other=wide[2])
+    return emit("sum", self=product, dim=sumdim) if sumdim else product
+
+
 def _offsets(emit: Emit, mask: Value, dtype: DType) -> Value:
     """What to add to scores: 0 where the mask holds, minus infinity elsewhere."""
     numbers: list[Argument] = [
