@@ -27,7 +27,7 @@ def _over_axes(reduction: Reduction, before: Callable[[Emit, Value], Value] | No
             axes = tuple(sorted({dimension(axis, rank) for axis in named or range(rank)}))
         source = value if before is None else before(call.emit, value)
         result = reduction(call.emit, source, axes)
-        if call.attributes["keepdims"]:
+        if call.attributes["keepdims"] == 1:
             return result
         kept = tuple(n for d, n in enumerate(result.shape) if d not in axes)
         return reshaped(call.emit, result, kept)
@@ -116,7 +116,7 @@ def _place(op: str) -> Build:
     def build(call: Call) -> Value:
         value, emit = call[0], call.emit
         axis = call.axis(len(value.shape))
-        keep = bool(call.attributes["keepdims"])
+        keep = call.attributes["keepdims"] == 1
         if not call.attributes.get("select_last_index"):
             return emit(op, self=value, dim=axis, keepdim=keep)
         turned = emit("flip", self=value, dims=(axis,))

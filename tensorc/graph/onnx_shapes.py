@@ -131,8 +131,10 @@ def _unsqueeze(call: Call) -> Value:
 
 @maps("Transpose", 1, 13, 21, 23, 24, 25)
 def _transpose(call: Call) -> Value:
-    rank = len(call[0].shape)
-    return permuted(call.emit, call[0], call.attributes.get("perm", tuple(range(rank))[::-1]))
+    order = call.attributes.get("perm") or tuple(range(len(call[0].shape)))[::-1]
+    if sorted(order) != list(range(len(call[0].shape))):
+        raise RefusedError(f"order {list(order)} of {len(call[0].shape)} dimensions")
+    return permuted(call.emit, call[0], order)
 
 
 @maps("Expand", 8, 13)
