@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tensorc.dtype import DType
 from tensorc.graph.elements import (
     Index,
@@ -85,7 +87,8 @@ def arange(
     to = (DType.I64 if whole else DType.F32) if dtype is None else dtype
     if not whole and not to.is_float:
         raise RefusedError("fractions as integers")
-    count = max(0, int(-((start - end) // step)))
+    # Of fractions, torch rounds the quotient before it rounds up.
+    count = max(0, -((start - end) // step) if whole else math.ceil((end - start) / step))
     # torch adds in f64 (or i64) and rounds once.
     wide = DType.F64 if to.is_float else DType.I64
 
