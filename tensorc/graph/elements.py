@@ -123,24 +123,9 @@ def reused(name: str, source: Operand) -> Operand:
 # Operations on data worth a trip through memory; a function of real numbers counts for many.
 CHEAP = 2
 _COSTLY = frozenset(
-    [
-        "exp",
-        "log",
-        "tanh",
-        "erf",
-        "sigmoid",
-        "sin",
-        "cos",
-        "sqrt",
-        "rsqrt",
-        "pow",
-        "div",
-        "floordiv",
-        "floormod",
-        "truncdiv",
-        "truncmod",
-    ]
-)
+    {"exp", "log", "tanh", "erf", "sigmoid", "sin", "cos", "sqrt", "rsqrt", "pow", "div",
+     "floordiv", "floormod", "truncdiv", "truncmod"}
+)  # fmt: skip
 _FUNCTION = 8
 
 

@@ -19,6 +19,7 @@ from tensorc.graph.elements import (
     plus,
     quotient,
     reduce_axis,
+    remainder,
     stage,
     times,
     wide_dtype,
@@ -136,7 +137,10 @@ def _max_pool(rank: int, source: Operand, windows: Windows) -> tuple[Operand, Op
     def first(n: Handle, c: Handle, *at: Handle) -> Handle:
         window = windows.axes()
         place = windows.place(at, window)
-        own = [minus(i, low) for i, low in zip(place, windows.padding, strict=True)]
+        own = [
+            _in_input(minus(i, low), spread) if low else i
+            for i, low, spread in zip(place, windows.padding, windows.dilation, strict=True)
+        ]
         position = as_data(linear(own, windows.shape), DType.I64)
         return tc.argmax(around[(n, c, *place)], axis=some(window), index=position)
 
@@ -144,6 +148,13 @@ def _max_pool(rank: int, source: Operand, windows: Windows) -> tuple[Operand, Op
     values = stage("pool", shape, names, greatest)[0]
     indices = stage("argpool", shape, names, first)[1]
     return without_batch(values, source, rank), without_batch(indices, source, rank)
+
+
+def _in_input(place: Index, spread: int) -> Index:
+    """A place; where it lies before the input, the first of its window that does not. Torch gives
+    that one for a window in which nothing is greater than the padding."""
+    first = index_expr(remainder(place, spread))
+    return as_index(arith.maximum(index_expr(place), first))
 
 
 @operator("max_pool2d_with_indices", kind=Kind.ANCHOR)
