@@ -2,9 +2,10 @@
 
     python -m bench.sentences --count 100000 --compiled 5 --log bench/legality/sentences.json
 
-The tasks are random ones of all families, small enough for the interpreter; targets take turns. Of
-every hundred sentences `--compiled` are run and compared with the interpreter, and for `--outside`
-a value just outside of the options is taken: a step must refuse it, or a limit say why it is none.
+The tasks are random ones of all families, small enough for the interpreter; with `--set` they are
+of the committed task set, of real sizes, and none is run. Targets take turns. Of every hundred
+sentences `--compiled` are run and compared with the interpreter, and for `--outside` a value just
+outside of the options is taken: a step must refuse it, or a limit say why it is none.
 The log holds what was found; a run goes on where its log ends.
 """
 
@@ -22,9 +23,10 @@ from pathlib import Path
 from tensorc.ir.nodes import Func
 from tensorc.ir.print import print_func
 from tensorc.space.space import Space
+from tensorc.tasks.task_set import task_set
 from tensorc.testing.checks import FailedCheckError
+from tensorc.testing.checks_of_sentences import Expected, check_sentence, outside, verdict
 from tensorc.testing.draw import Seeded
-from tensorc.testing.sentences import Expected, check_sentence, outside, verdict
 from tensorc.testing.tasks import FAMILIES, make_task
 
 TARGETS = ("cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:x86-64-v2")
@@ -74,29 +76,37 @@ def task(number: int) -> tuple[str, Func]:
 
 
 @cache
-def space(number: int, target: str) -> Space:
-    return Space(task(number)[1], target)
+def known_task(number: int, count: int) -> tuple[str, Func]:
+    """One of so many tasks of the committed set, evenly spread, and its family."""
+    known = task_set().tasks
+    found = known[number * len(known) // count]
+    return found.family, found.func
 
 
 @cache
-def expected(number: int) -> Expected:
-    return Expected.of(task(number)[1])
+def space(func: Func, target: str) -> Space:
+    return Space(func, target)
+
+
+@cache
+def expected(func: Func) -> Expected:
+    return Expected.of(func)
 
 
 def examine(number: int, options: argparse.Namespace, totals: Totals) -> None:
     """One sentence with all that is asked of it."""
     place = number % options.tasks
-    family, func = task(place)
-    one = space(place, TARGETS[number // options.tasks % len(TARGETS)])
+    family, func = known_task(place, options.tasks) if options.set else task(place)
+    one = space(func, TARGETS[number // options.tasks % len(TARGETS)])
     source = Seeded(f"{options.seed}/{number}")
     (sentence,) = one.sample(f"{options.seed}/{number}")
     totals.counts["sentences"] += 1
     totals.counts["steps"] += len(sentence.steps)
     totals.families[family] += 1
-    compiled = source.chance(options.compiled)
+    compiled = not options.set and source.chance(options.compiled)
     totals.counts["compiled"] += compiled
     try:
-        check_sentence(func, sentence, one.target, expected(place) if compiled else None)
+        check_sentence(func, sentence, one.target, expected(func) if compiled else None)
     except FailedCheckError as failure:
         where = f"sentence {number} of task {place} ({family}) on {one.target.cpu}: {sentence}"
         totals.faults.append(f"{failure}\n{where}\n{print_func(func)}")
@@ -120,6 +130,7 @@ def main() -> int:
     )
     parser.add_argument("--count", type=int, default=300, help="sentences in all")
     parser.add_argument("--tasks", type=int, default=50, help="tasks that take turns")
+    parser.add_argument("--set", action="store_true", help="tasks of the committed set")
     parser.add_argument("--seed", type=int, default=0, help="seed of the run")
     parser.add_argument("--compiled", type=int, default=5, help="percentage that is run")
     parser.add_argument("--outside", type=int, default=10, help="percentage left once")

@@ -32,6 +32,9 @@ MOST_ROWS = 64
 SHORT_ROW = 16
 """Vectors of a row up to which several rows are worked on at once."""
 
+FEW_ROWS = 64
+"""With fewer rows than this, threads may share each of them."""
+
 MOST_UNROLLED = 8
 """So many vectors' steps of a reduction are written out; a longer row stays a loop."""
 
@@ -92,14 +95,15 @@ def _filled(
     facts: Facts, plan: Plan, stages: list[StageFacts], loops: list[str], at_once: int, inner: str
 ) -> Generator[Choice, Value, None]:
     """Every stage in lanes, and the row loops shared among threads."""
-    last, rows = stages[-1], len(loops)
+    last, rows, shared = stages[-1], len(loops), False
     for stage in stages:
         # A stage that moved keeps loops over the rows of one turn, inside its result's scope.
         moved = [a.name for a in stage.axes[:rows]] if stage is not last else []
-        yield from in_lanes(facts, plan, stage, rows, moved)
+        few = len(stages) == 1 and prod(a.extent for a in stage.axes[:rows]) < FEW_ROWS
+        shared = yield from in_lanes(facts, plan, stage, rows, moved, few=few)
         if at_once > 1:
             plan.unroll(moved[-1] if moved else inner)
-    if rows:
+    if rows and not shared:
         counts = [a.extent for a in last.axes[:rows]]
         counts[-1] //= at_once
         depth = yield parallel_choice(facts, last.name, counts, work_of(stages))
@@ -204,27 +208,34 @@ def _same_index(made: Operand, read: Operand, place: int) -> bool:
 
 
 def in_lanes(
-    facts: Facts, plan: Plan, stage: StageFacts, rows: int, moved: list[str]
-) -> Generator[Choice, Value, None]:
-    """Vectorize a stage along its last axis; a reduction over it is first done in lanes."""
+    facts: Facts, plan: Plan, stage: StageFacts, rows: int, moved: list[str], *, few: bool = False
+) -> Generator[Choice, Value, bool]:
+    """Vectorize a stage along its last axis; a reduction over it is first done in lanes.
+
+    Whether the threads share it already: one without rows, or with `few`, may be cut into chunks.
+    """
     axes = [a for a in stage.axes[rows:] if a.extent > 1]
+    shared = False
     if not axes:
-        return
+        return shared
     axis = axes[-1]
     if not axis.reduces:
         yield from _plain(facts, plan, stage, axis)
     elif _contiguous(stage, axis):
         others = [a.name for a in stage.axes if a.reduces and a is not axis]
         row = Row(stage.result.buffer, moved, others, axis.name, axis.extent)
-        if all(a.reduces for a in axes) and not rows:
-            row = yield from _chunks(facts, plan, stage, row)
-        yield from _reduce(facts, plan, stage.name, row)
+        if all(a.reduces for a in axes) and (few or not rows):
+            whole = row
+            row = yield from _chunks(facts, plan, stage, row, alone=not rows)
+            shared = row is not whole
+        yield from keyed(_reduce(facts, plan, stage.name, row), shared)
     else:
         spatial = [a for a in axes if not a.reduces]
         if spatial:
             order = [a.name for a in axes if a is not spatial[-1]] + [spatial[-1].name]
             plan.reorder(*order)
             yield from _plain(facts, plan, stage, spatial[-1])
+    return shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,14 +253,17 @@ class Row:
     extent: int
 
 
-def _chunks(facts: Facts, plan: Plan, stage: StageFacts, row: Row) -> Generator[Choice, Value, Row]:
-    """A reduction to a single value: a part for each chunk, in parallel. What a chunk does."""
+def _chunks(
+    facts: Facts, plan: Plan, stage: StageFacts, row: Row, *, alone: bool
+) -> Generator[Choice, Value, Row]:
+    """A reduction to a single value (`alone`), or to one for each of few rows: a part for each
+    chunk, in parallel. What a chunk does."""
     cores = facts.target.cores
     first = stage.reduction[0]
     grain = CHUNK_GRAIN if first.name == row.axis else 1
     options = [1]
     options += [n for n in (cores, 4 * cores, 16 * cores) if 1 < n <= first.extent // grain]
-    wanted = 4 * cores if cores > 1 and work_of([stage]) >= PARALLEL_WORK else 1
+    wanted = 4 * cores if alone and cores > 1 and work_of([stage]) >= PARALLEL_WORK else 1
     count = yield Choice(
         "chunks", stage.name, tuple(options), nearest(options, wanted), ("chunks", first.extent)
     )
@@ -280,9 +294,7 @@ def _reduce(facts: Facts, plan: Plan, subject: str, row: Row) -> Generator[Choic
     _, parts, fill = plan.rfactor(inner, row.buffer, loops, [inner])
     plan.vectorize(parts[inner])
     plan.vectorize(fill[inner])
-    steps = -(-row.extent // width)
-    if 1 < steps <= MOST_UNROLLED:
-        plan.unroll(parts[outer])
+    yield from _unrolled(plan, subject, parts[outer], -(-row.extent // width), width)
     # Parts of the parts: all lanes of one register, then a share of these, and so on.
     shares = tuple(dict.fromkeys((2, 4, width)))
     share = yield Choice("join", subject, shares, 2, ("join", width))
@@ -308,9 +320,25 @@ def _plain(
     name = axis.name
     if width != axis.extent:
         outer, name = plan.split(axis.name, width)
-        if -(-axis.extent // width) <= MOST_UNROLLED:
+        steps = -(-axis.extent // width)
+        if steps == 1:
             plan.unroll(outer)
+        yield from _unrolled(plan, stage.name, outer, steps, width)
     plan.vectorize(name)
+
+
+def _unrolled(
+    plan: Plan, subject: str, loop: str, steps: int, width: int
+) -> Generator[Choice, Value, None]:
+    """How many steps of a loop over vectors are written out: all of few, or some of many."""
+    few = steps if steps <= MOST_UNROLLED else 1
+    options = tuple(sorted({few, *(n for n in (1, 2, 4, 8) if steps % n == 0)}))
+    count = yield Choice("unroll", subject, options, few, ("steps", width))
+    assert isinstance(count, int)
+    if 1 < count < steps:
+        loop = plan.split(loop, count)[1]
+    if count > 1:
+        plan.unroll(loop)
 
 
 def _contiguous(stage: StageFacts, axis: Axis) -> bool:

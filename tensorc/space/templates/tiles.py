@@ -26,6 +26,8 @@ from tensorc.space.templates.common import (
 PARTS = 4
 """Vectors side by side in a tile of one row."""
 
+MOST_PARTS = 8
+
 MOST_UNROLLED = 96
 """Multiply-adds written out in the innermost body: enough to hide the loop around them."""
 
@@ -141,11 +143,12 @@ def _parts(
     of its own: the hardware fetches several streams ahead faster than one.
     """
     extent = extent_of(anchor.axes, vector)
-    options = tuple(n for n in (1, 2, 4, 8) if n == 1 or (n <= budget and n * width <= extent))
+    powers = [n for n in (1, 2, 4, 8) if n == 1 or (n <= budget and n * width <= extent)]
+    options = {*powers, *tile_options(-(-extent // width), min(budget, MOST_PARTS))}
     alone = all(a.extent == 1 for a in anchor.spatial if a.name != vector)
-    parts = yield Choice(
-        "parts", vector, options, nearest(options, PARTS if alone else 1), ("parts", width, budget)
-    )
+    wanted = nearest(powers, PARTS if alone else 1)
+    key = ("parts", width, budget)
+    parts = yield Choice("parts", vector, tuple(sorted(options)), wanted, key)
     assert isinstance(parts, int)
     return parts
 
