@@ -7,11 +7,11 @@
 
 A kernel is cut at barriers and at operations of a warp. Between two cuts a thread runs alone, as
 machine code; what it needs behind a cut is kept in its frame. The stages, in order: `ptx` and
-`ptx_parse` (text to data), `flow` (blocks, cuts, liveness), `lower` with one file for each kind of
-instruction, `operations` and `matrices` (what a warp does together), `schedule_text` and
-`race_text` (scheduler and detectors, in LLVM text), `launch`, `device`.
+`ptx_parse` (text to data), `inline` (calls), `flow` (blocks, cuts, liveness), `lower` with one file
+for each kind of instruction, `operations` and `matrices` (what a warp does together),
+`schedule_text` and `race_text` (scheduler and detectors, in LLVM text), `launch`, `device`.
 
-Not emulated: calls that the compiler did not inline, wgmma, TMA and mbarrier, clusters, named
+Not emulated: recursion and calls through pointers, wgmma, TMA and mbarrier, clusters, named
 barriers of some threads, textures. Blocks run one after another, so that a kernel in which one
 waits for another ends at the limit of steps.
 """

@@ -155,14 +155,14 @@ def _load_parameter(e: Emitter, i: Instruction, type_name: str, count: int) -> N
     if not isinstance(address, Address):
         raise e.refuse(i, "a parameter is loaded from an address")
     size = bits_of(type_name) // 8 * count
+    if isinstance(address.base, Name) and address.base.name in e.symbols.offsets:
+        # The result of a call is a variable of the caller.
+        at = pointer(e, i, "local", e.address(address), size, "read")
+        _loaded(e, i, at, type_name)
+        return
     match address.base:
         case Name(name=name):
             known = {p.name: p.offset for p in e.kernel.parameters}
-            if name not in known:
-                # The result of a call: the functions that may be called give 0.
-                for element in e.elements(i.operands[0]):
-                    e.write(element, "0" if llvm_type(type_name)[0] == "i" else "0.0", type_name)
-                return
             offset = str(known[name] + address.offset)
         case _:
             offset = e.address(address)
@@ -180,7 +180,7 @@ def store(e: Emitter, i: Instruction) -> None:
     type_name, count = _element_type(i)
     space = space_of(i)
     if space == "param":
-        return  # an argument of a call that looks at none
+        space = "local"  # an argument of a call is a variable of the caller
     size = bits_of(type_name) // 8
     values = [e.read(element, type_name) for element in e.elements(i.operands[1])]
     kind = _kind(i, "write", "publish")
@@ -311,7 +311,7 @@ def nothing(e: Emitter, i: Instruction) -> None:
 
 
 def call(e: Emitter, i: Instruction) -> None:
-    """Functions are inlined by the compiler; of the rest, two may be called."""
+    """Functions of the module are inlined (`inline`); of others, two may be called."""
     names = [operand.name for operand in i.operands if isinstance(operand, Name)]
     if "__assertfail" in names:
         site = e.site(i)
@@ -321,7 +321,8 @@ def call(e: Emitter, i: Instruction) -> None:
         )
         e.leave_if("true")
     elif "vprintf" not in names:
-        raise e.refuse(i, "a call that the compiler did not inline", ("vprintf", "__assertfail"))
+        reason = "a call of a function without a body, or of one that calls itself"
+        raise e.refuse(i, reason, ("vprintf", "__assertfail"))
 
 
 TRANSLATIONS: dict[str, Translation] = {

@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from tensorc.codegen.jit import CompiledModule, compile_module
 from tensorc.emulator.emitter import Site, Symbols
 from tensorc.emulator.helpers import LIBRARY
+from tensorc.emulator.inline import inlined
 from tensorc.emulator.lower import Lowered, lower
 from tensorc.emulator.ptx import Kernel, Module, Variable
 from tensorc.emulator.ptx_parse import parse_ptx
@@ -54,7 +55,7 @@ class PtxModule:
     """
 
     def __init__(self, text: str, file: str = "<ptx>"):
-        self.ptx: Module = parse_ptx(text, file)
+        self.ptx: Module = inlined(parse_ptx(text, file))
         self.constants = _placed(v for v in self.ptx.variables if v.space in ("global", "const"))
         self.kernels = {kernel.name: kernel for kernel in self.ptx.kernels}
         self._compiled: dict[tuple[str, bool], CompiledKernel] = {}

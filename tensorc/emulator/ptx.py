@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 __all__ = [
     "Address",
     "Float",
+    "Function",
     "Instruction",
     "Integer",
     "Kernel",
@@ -206,10 +207,24 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the device: names of its results and parameters, and its body."""
+
+    name: str
+    results: tuple[str, ...]
+    parameters: tuple[str, ...]
+    registers: Mapping[str, str]
+    variables: tuple[Variable, ...]
+    body: tuple[Instruction | Label, ...]
+    targets: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Module:
-    """A PTX text: its version and target as written, its variables and its kernels."""
+    """A PTX text: its version and target as written, its variables, kernels and functions."""
 
     version: str
     target: str
     variables: tuple[Variable, ...]
     kernels: tuple[Kernel, ...]
+    functions: tuple[Function, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorc.emulator.ptx import (
     Address,
+    Function,
     Instruction,
     Integer,
     Kernel,
@@ -59,6 +60,33 @@ class KernelReader:
             exact,
             self.targets,
         )
+
+    def function(self) -> list[Function]:
+        """A function with a body; none where it is only declared."""
+        tokens = self.tokens
+        tokens.expect(".func")
+        results = self.function_parameters()
+        name = tokens.word("the name of a function")
+        parameters = self.function_parameters()
+        while tokens.text not in ("{", ";"):
+            tokens.take()  # .noreturn, .attribute(...) and the like
+        if tokens.accept(";"):
+            return []
+        self.block()
+        return [
+            Function(
+                name, results, parameters, self.registers, tuple(self.variables),
+                tuple(self.body), self.targets,
+            )
+        ]  # fmt: skip
+
+    def function_parameters(self) -> tuple[str, ...]:
+        first = len(self.parameters)
+        if self.tokens.accept("("):
+            while not self.tokens.accept(")"):
+                self.parameter()
+                self.tokens.accept(",")
+        return tuple(parameter.name for parameter in self.parameters[first:])
 
     def parameter(self) -> None:
         tokens = self.tokens
@@ -126,13 +154,17 @@ class KernelReader:
                 self.labelled_or_instruction()
 
     def call_parameter(self) -> None:
-        """A parameter of a call: the functions that may be called here look at none of them."""
+        """An argument or result of a call is a variable of the caller, with a name of its own."""
         tokens = self.tokens
         tokens.take()
-        tokens.shape()
-        tokens.word("the name of a parameter")
-        tokens.dimensions()
+        align, element = tokens.shape()
+        name = tokens.word("the name of a parameter")
+        count = tokens.dimensions() or 0
         tokens.expect(";")
+        unique = f"{name}#{self.scope_count}.{len(self.variables)}"
+        self.scopes[-1][name] = unique
+        size = count * bits_of(element) // 8
+        self.variables.append(Variable(unique, "local", align, size))
 
     def registers_of(self, scope: int) -> None:
         tokens = self.tokens
@@ -274,5 +306,6 @@ class KernelReader:
             return Sink()
         for scope in reversed(self.scopes):
             if name in scope:
-                return Register(scope[name])
+                found = scope[name]
+                return Register(found) if found in self.registers else Name(found)
         return Special(name) if name.startswith("%") or name == "WARP_SZ" else Name(name)

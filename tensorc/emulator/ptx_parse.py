@@ -2,12 +2,12 @@
 
 A recursive descent over tokens. It takes the language's form and no more than the emulator has a
 meaning for; what it refuses it names, with line and column. Debugging sections, pragmas and hints
-of performance are read over, and so are functions: where one is called, the lowering refuses.
+of performance are read over.
 """
 
 from __future__ import annotations
 
-from tensorc.emulator.ptx import Kernel, Module, Variable
+from tensorc.emulator.ptx import Function, Kernel, Module, Variable
 from tensorc.emulator.ptx_declarations import SPACES, Declarations
 from tensorc.emulator.ptx_kernel import KernelReader
 from tensorc.emulator.ptx_tokens import END, PtxError
@@ -28,6 +28,10 @@ def parse_ptx(text: str, file: str = "<ptx>") -> Module:
 
 class _Reader(Declarations):
     """The directives of a module."""
+
+    def __init__(self, text: str, file: str):
+        super().__init__(text, file)
+        self.functions: list[Function] = []
 
     def module(self) -> Module:
         version = target = ""
@@ -52,7 +56,7 @@ class _Reader(Declarations):
                     self.declaration(variables, kernels)
         if not version:
             raise self.error("a PTX text begins with .version")
-        return Module(version, target, tuple(variables), tuple(kernels))
+        return Module(version, target, tuple(variables), tuple(kernels), tuple(self.functions))
 
     def target(self) -> str:
         self.take()
@@ -74,16 +78,10 @@ class _Reader(Declarations):
             case ".entry":
                 kernels.append(KernelReader(self).kernel())
             case ".func":
-                self.function()
+                self.functions += KernelReader(self).function()
             case ".pragma":
                 self.skip_past(";")
             case text if text in SPACES:
                 variables.append(self.variable())
             case _:
                 raise self.error(f"expected a declaration, not {self.text}")
-
-    def function(self) -> None:
-        while self.text not in ("{", ";"):
-            self.take()
-        if not self.accept(";"):
-            self.skip_braces()

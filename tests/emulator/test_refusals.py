@@ -31,7 +31,7 @@ EMPTY = HEAD + ".visible .entry f(.param .u64 a, .param .u32 n)\n{\n  ret;\n}\n"
     ("add.rz.f64 %l0, %l1, %l2;", "f64 rounded otherwise"),
     ("cvt.rn.f32 %d, %x0;", "a form without a meaning"),
     ("setp.what.u32 %p0, %d, %x0;", "a form without a meaning"),
-    ("call.uni (r), helper, (p);", "did not inline"),
+    ("call.uni (r), helper, (p);", "function without a body"),
     ("prmt.b32.f4e %d, %x0, %x0, %x0;", "the default mode"),
 ])  # fmt: skip
 def test_unknown_instructions_are_named_with_their_line(line: str, reason: str) -> None:
