@@ -7,6 +7,7 @@ from tensorc.schedule.facts import facts
 from tensorc.schedule.schedule import Schedule
 from tensorc.space.choice import Sentence
 from tensorc.space.drive import defaults, drive
+from tensorc.space.grid import over_the_grid
 from tensorc.space.templates.cpu import cpu
 from tensorc.target import Target
 
@@ -19,6 +20,9 @@ def default_sentence(func: Func, target: Target) -> Sentence:
 def default_schedule(func: Func, target: str | Target = "cpu") -> Schedule:
     """A schedule of the function by rules alone: nothing is searched, measured or drawn."""
     schedule = Schedule(func, target)
+    if schedule.target.kind == "cuda":
+        over_the_grid(schedule)
+        return schedule
     for step in default_sentence(func, schedule.target).steps:
         schedule.apply(step)
     return schedule
