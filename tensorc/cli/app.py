@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -21,6 +21,9 @@ from tensorc.config import MAX_THREADS
 from tensorc.errors import ArgumentError, ScheduleError
 from tensorc.ir.print import print_func
 from tensorc.schedule.trace import call
+
+if TYPE_CHECKING:
+    from tensorc.cli.subject import Subject
 
 app = typer.Typer(
     help="A tensor compiler: loop nests, checked schedules, machine code.",
@@ -41,6 +44,9 @@ Trace = Annotated[
     str | None, typer.Option(help="a trace, .json or .py; default: the schedule's, or the rules'")
 ]
 Target = Annotated[str, typer.Option(help="cpu, cpu:x86-64-v3, ...")]
+After = Annotated[
+    str | None, typer.Option(help="print the graph after this pass; import: before the first")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="print data instead of text")]
 Threads = Annotated[int, typer.Option(min=0, max=MAX_THREADS, help="worker threads; 0: all")]
 Repeats = Annotated[int, typer.Option(min=1, help="calls of each that are timed")]
@@ -59,6 +65,10 @@ Cold = Annotated[bool, typer.Option("--cold", help="compile all, with an empty c
 Timed = Annotated[bool, typer.Option("--time/--no-time", help="take times, or list alone")]
 Sizes = Annotated[
     list[str] | None, typer.Option("--size", metavar="N=64", help="a symbolic size; repeatable")
+]
+Dimensions = Annotated[
+    list[str] | None,
+    typer.Option("--size", metavar="batch=1", help="a symbolic dimension of ONNX's; repeatable"),
 ]
 
 
@@ -90,12 +100,12 @@ def nest(text: str) -> None:
 
 @app.command()
 def run(network: NetworkName, compare: Compare = "", threads: Threads = 0, rounds: Rounds = 30,
-        layers: Layers = None, cold: Cold = False, as_json: AsJson = False) -> None:  # fmt: skip
+        layers: Layers = None, size: Dimensions = None, cold: Cold = False, as_json: AsJson = False,
+        ) -> None:  # fmt: skip
     """Compile a network, run it beside others in turns, and show where the time went."""
     from tensorc import config
     from tensorc.cli.peers import PEERS
     from tensorc.cli.run import run_network
-    from tensorc.cli.subject import subject
 
     peers = list(dict.fromkeys(name.strip() for name in compare.split(",") if name.strip()))
     for name in peers:
@@ -104,7 +114,7 @@ def run(network: NetworkName, compare: Compare = "", threads: Threads = 0, round
             raise typer.BadParameter(f"cannot compare with {name!r}; legal here: {legal}")
     with refusals(as_json), progress() as say:
         say(f"building {network}")
-        made = subject(network, **_options(layers))
+        made = _subject(network, size, layers)
         found = run_network(made, peers, threads or config.num_threads, say, rounds, cold)
     if as_json:
         emit(found.as_dict())
@@ -116,15 +126,14 @@ def run(network: NetworkName, compare: Compare = "", threads: Threads = 0, round
 
 @app.command()
 def tasks(network: NetworkName, time: Timed = True, threads: Threads = 0, layers: Layers = None,
-          as_json: AsJson = False) -> None:  # fmt: skip
+          size: Dimensions = None, as_json: AsJson = False) -> None:  # fmt: skip
     """List the tasks of a network: what each is, costs at least, and takes."""
     from tensorc import config
-    from tensorc.cli.subject import subject
     from tensorc.cli.tasks import list_tasks
 
     with refusals(as_json), progress() as say:
         say(f"building {network}")
-        made = subject(network, **_options(layers))
+        made = _subject(network, size, layers)
         say(f"compiling {network}")
         found = list_tasks(made, threads or config.num_threads, time)
     if as_json:
@@ -133,8 +142,38 @@ def tasks(network: NetworkName, time: Timed = True, threads: Threads = 0, layers
         typer.echo(str(found))
 
 
-def _options(layers: int | None) -> dict[str, int]:
-    return {} if layers is None else {"num_hidden_layers": layers}
+@app.command()
+def passes(network: NetworkName, after: After = None, target: Target = "cpu", layers: Layers = None,
+           size: Dimensions = None, as_json: AsJson = False) -> None:  # fmt: skip
+    """List what each graph pass makes of a network, or print the graph after one of them."""
+    from tensorc.cli.passes import list_passes
+    from tensorc.target import Target as Machine
+
+    with refusals(as_json), progress() as say:
+        say(f"building {network}")
+        made = _subject(network, size, layers)
+        found = list_passes(made, Machine.parse(target))
+        graph = found.after(after) if after else None
+    if graph is not None:
+        emit({"graph": str(graph)}) if as_json else typer.echo(str(graph))
+    elif as_json:
+        emit(found.as_dict())
+    else:
+        typer.echo(str(found))
+
+
+def _subject(network: str, sizes: list[str] | None, layers: int | None) -> Subject:
+    """The network of a command, with the sizes and the layers that it asks for."""
+    from tensorc.cli.bench import sizes_of
+    from tensorc.cli.subject import subject
+
+    options = {} if layers is None else {"num_hidden_layers": layers}
+    try:
+        return subject(network, sizes=sizes_of(sizes or []), **options)
+    except ArgumentError as error:
+        if error.argument != "options":
+            raise
+        raise ArgumentError("layers", f"{network} takes no number of layers") from error
 
 
 @contextmanager

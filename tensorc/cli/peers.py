@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from tensorc.cli.subject import Subject
-from tensorc.errors import ArgumentError
+from tensorc.errors import ArgumentError, TensorcError
+from tensorc.graph.torch_examples import FAILURES
+from tensorc.graph.torch_tensors import first_line
 
 Call: TypeAlias = Callable[[], Any]
 
@@ -20,12 +23,46 @@ Call: TypeAlias = Callable[[], Any]
 def peer(name: str, subject: Subject, threads: int, folder: Path) -> Call:
     """A call of the subject by a peer, ready to run on so many threads.
 
-    `folder` is where it may put files; its code may have to be made in the first call.
+    `folder` is where it may put files; its code may have to be made in the first call. What the
+    peer raises itself is not caught: see `refusing`.
 
     Raises:
         ArgumentError: a package is missing, or the peer does not take this network.
     """
     return PEERS[name](subject, threads, folder)
+
+
+def require(names: Iterable[str], subject: Subject) -> None:
+    """What can be told of peers before anything is compiled.
+
+    Raises:
+        ArgumentError: a package is missing, or a peer does not take networks of this kind.
+    """
+    for name in names:
+        if name == "onnxruntime":
+            _require_onnxruntime(subject)
+        else:
+            _module(subject, name)
+
+
+@contextlib.contextmanager
+def refusing(name: str, subject: Subject) -> Iterator[None]:
+    """Raises ArgumentError for what a peer raises over a network that it does not take."""
+    try:
+        yield
+    except TensorcError:
+        raise
+    except _failures() as error:
+        reason = f"{name} fails on {subject.name}: {type(error).__name__}: {first_line(error)}"
+        raise ArgumentError("compare", reason) from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What peers raise. The errors of ONNX Runtime, where it is in use, derive from no others."""
+    module = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
+    names = vars(module).values() if module is not None else ()
+    own = (one for one in names if isinstance(one, type) and issubclass(one, Exception))
+    return (*FAILURES, *own)
 
 
 def _torch(subject: Subject, threads: int, folder: Path) -> Call:
@@ -53,13 +90,20 @@ def _module(subject: Subject, name: str) -> Callable[..., Any]:
     return subject.torch
 
 
-def _onnxruntime(subject: Subject, threads: int, folder: Path) -> Call:
+def _require_onnxruntime(subject: Subject) -> Any:
     try:
         import onnxruntime
-        import onnxscript  # noqa: F401  # torch's exporter needs it
-    except ModuleNotFoundError as missing:
+
+        if subject.torch is not None:
+            import onnxscript  # noqa: F401  # torch's exporter needs it
+    except ImportError as missing:
         reason = f"{missing.name} is not installed: pip install 'tensorc[peers]'"
         raise ArgumentError("compare", reason) from missing
+    return onnxruntime
+
+
+def _onnxruntime(subject: Subject, threads: int, folder: Path) -> Call:
+    onnxruntime = _require_onnxruntime(subject)
     path = subject.source if isinstance(subject.source, str) else _exported(subject, folder)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,19 @@ from tensorc.errors import (
 
 
 def emit(data: Any) -> None:
-    typer.echo(json.dumps(data, indent=2))
+    """Print data as JSON, which has no numbers like infinity: these are texts."""
+    typer.echo(json.dumps(_finite(data), indent=2, allow_nan=False))
+
+
+def _finite(data: Any) -> Any:
+    match data:
+        case float() if not math.isfinite(data):
+            return str(data)
+        case dict():
+            return {key: _finite(value) for key, value in data.items()}
+        case list() | tuple():
+            return [_finite(value) for value in data]
+    return data
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 
 from tensorc import config
 from tensorc.cli.memory import peak_of, resident
-from tensorc.cli.peers import Call, peer
+from tensorc.cli.peers import Call, peer, refusing, require
 from tensorc.cli.subject import Subject, relative_error
 from tensorc.codegen.elf import code_bytes
 from tensorc.codegen.pipeline import Options
@@ -143,6 +143,7 @@ def run_network(
     Raises:
         ArgumentError: a peer is not installed, or does not take the network.
     """
+    require(peers, subject)
     target = Target.parse("cpu")
     with _session(threads, cold) as folder:
         empty = not any((config.cache_dir / "compiled").glob("*"))
@@ -150,8 +151,11 @@ def run_network(
         # Torch first: what it keeps for itself it would have kept without us.
         for name in sorted({OURS, *peers}, key=lambda name: (name != "torch", name != OURS)):
             say(f"compiling {subject.name}" if name == OURS else f"preparing {name}")
-            make = _ours(subject, target) if name == OURS else _peer(name, subject, threads, folder)
-            made[name] = _prepared(make)
+            if name == OURS:
+                made[name] = _prepared(_ours(subject, target))
+                continue
+            with refusing(name, subject):
+                made[name] = _prepared(_peer(name, subject, threads, folder))
         reference = _reference(subject, made)
         say("timing")
         times = in_turns({name: made[name].call for name in (OURS, *peers)}, rounds)

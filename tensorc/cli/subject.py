@@ -16,6 +16,8 @@ from tensorc.errors import ArgumentError
 from tensorc.graph.graph import Array, Value
 from tensorc.graph.network import Network, load
 from tensorc.graph.networks import NAMES, network
+from tensorc.graph.reports import difference, worst
+from tensorc.graph.unsupported import Problems
 
 SUFFIXES = (".pt2", ".onnx")
 
@@ -43,17 +45,28 @@ class Subject:
     import_seconds: float
 
 
-def subject(name: str, seed: int = 0, **options: Any) -> Subject:
+def subject(
+    name: str, seed: int = 0, sizes: Mapping[str, int] | None = None, **options: Any
+) -> Subject:
     """The network of a name or path; options are those of `graph.networks.network`.
 
+    `sizes` are the symbolic dimensions of an ONNX model.
+
     Raises:
-        ArgumentError: there is no such network or option; a file is damaged, or a package missing.
+        ArgumentError: there is no such network, option or size; a file is damaged, or a package
+            missing.
         UnsupportedNetworkError: it uses what we do not support.
     """
-    if Path(name).suffix in SUFFIXES:
-        if options:
-            raise ArgumentError("options", f"a file has none, got {', '.join(options)}")
-        return _from_file(name, seed)
+    suffix = Path(name).suffix.lower()
+    if suffix in SUFFIXES and options:
+        raise ArgumentError("options", f"a file has none, got {', '.join(options)}")
+    if suffix == ".onnx":
+        return _onnx_model(name, seed, sizes or {})
+    if sizes:
+        reason = f"{name} has no symbolic dimensions, as an .onnx file may; got {', '.join(sizes)}"
+        raise ArgumentError("size", reason)
+    if suffix == ".pt2":
+        return _torch_program(name, seed)
     if name not in NAMES:
         legal = f"{', '.join(NAMES)}, a .pt2 file, a .onnx file"
         raise ArgumentError("network", f"there is no {name!r}; legal here: {legal}")
@@ -64,17 +77,55 @@ def subject(name: str, seed: int = 0, **options: Any) -> Subject:
     return Subject(name, imported, inputs, {}, module, module, seconds)
 
 
-def _from_file(name: str, seed: int) -> Subject:
-    start = time.perf_counter()
-    imported: Any = load(name)
-    seconds = time.perf_counter() - start
+def _onnx_model(name: str, seed: int, sizes: Mapping[str, int]) -> Subject:
     random = np.random.default_rng(seed)
-    if Path(name).suffix == ".onnx":
-        arrays = tuple(_array(value, random) for value in imported.graph.inputs)
-        return Subject(name, imported, arrays, {}, None, name, seconds)
+    examples = None
+    if sizes or _symbols(name):
+        examples = tuple(_array(value, random) for value in _sized(name, sizes))
+    start = time.perf_counter()
+    imported: Any = load(name, examples)
+    seconds = time.perf_counter() - start
+    if examples is None:
+        examples = tuple(_array(value, random) for value in imported.graph.inputs)
+    return Subject(name, imported, examples, {}, None, name, seconds)
+
+
+def _symbols(name: str) -> dict[str, None]:
+    """The symbolic dimensions of a model's inputs, in order."""
+    from tensorc.graph.onnx_examples import dimensions
+    from tensorc.graph.onnx_source import read
+
+    found = dimensions(read(name).model)
+    return dict.fromkeys(d for shape in found.values() for d in shape if isinstance(d, str))
+
+
+def _sized(name: str, sizes: Mapping[str, int]) -> list[Value]:
+    """The inputs of a model with these sizes. Raises ArgumentError: one is missing or unknown."""
+    from tensorc.graph.onnx_examples import bound_inputs, input_infos
+    from tensorc.graph.onnx_source import read
+
+    symbols = _symbols(name)
+    known = ", ".join(symbols) or "none"
+    for size in sizes:
+        if size not in symbols:
+            raise ArgumentError("size", f"there is no size {size!r}; the sizes are {known}")
+    for symbol in symbols:
+        if symbol not in sizes:
+            reason = f"{symbol} is symbolic: give --size {symbol}=... (the sizes are {known})"
+            raise ArgumentError("size", reason)
+    source, problems = read(name), Problems()
+    values = bound_inputs(input_infos(source.model), {}, problems, sizes)
+    problems.refuse(source.name)
+    return [value for value in values.values() if value is not None]
+
+
+def _torch_program(name: str, seed: int) -> Subject:
+    start = time.perf_counter()
+    imported = load(name)
+    seconds = time.perf_counter() - start
     program = _program(name)
-    arguments, keywords = program.example_inputs or ((), {})
-    positional, named = _shuffled((arguments, keywords), random)
+    examples: Any = program.example_inputs or ((), {})
+    positional, named = _shuffled(examples, np.random.default_rng(seed))
     return Subject(name, imported, positional, named, program.module(), program, seconds)
 
 
@@ -90,11 +141,9 @@ def _program(path: str) -> Any:
 
 def _array(value: Value, random: np.random.Generator) -> Array:
     """Random data for an input; small numbers for integers, since they may be indices."""
-    from tensorc.ir.interp.arrays import STORAGE
+    from tensorc.graph.onnx_tensors import numpy_dtype
 
-    if value.dtype is DType.BF16:
-        raise ArgumentError(value.name, "NumPy has no bfloat16, so no random data can be made")
-    kind = STORAGE[value.dtype]
+    kind = numpy_dtype(value.dtype)
     if value.dtype.is_float:
         return random.standard_normal(value.shape).astype(kind)
     return random.integers(0, 2, value.shape).astype(kind)
@@ -139,15 +188,10 @@ def _plain(leaf: Any) -> Any:
 
 
 def relative_error(ours: Any, theirs: Any) -> float:
-    """The greatest relative norm of a difference of results, `|a - b| / |b|`; infinite where their
-    shapes differ."""
+    """The greatest relative norm of a difference of results, `|a - b| / |b|`, as `compare` has it;
+    infinite where their shapes differ."""
     pairs = results_of(ours), results_of(theirs)
     if [a.shape for a in pairs[0]] != [b.shape for b in pairs[1]]:
         return float("inf")
-    return max((_difference(a, b) for a, b in zip(*pairs, strict=True)), default=0.0)
-
-
-def _difference(a: Array, b: Array) -> float:
-    delta = np.linalg.norm((a.astype(np.float64) - b.astype(np.float64)).ravel())
-    scale = np.linalg.norm(b.astype(np.float64).ravel())
-    return float(delta / scale if scale else delta)
+    # Arrays of bf16 come as floats: none is in storage form.
+    return worst(difference(a, (b, DType.F64))[0] for a, b in zip(*pairs, strict=True))

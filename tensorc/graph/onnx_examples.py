@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,15 @@ def input_infos(model: Any) -> list[Any]:
     given = {tensor.name for tensor in model.graph.initializer}
     given |= {sparse.values.name for sparse in model.graph.sparse_initializer}
     return [info for info in model.graph.input if info.name not in given]
+
+
+def dimensions(model: Any) -> dict[str, list[int | str | None]]:
+    """The dimensions of each input that is a tensor: numbers, symbols, or None where not given."""
+    return {
+        info.name: [_declared(dim) for dim in info.type.tensor_type.shape.dim]
+        for info in input_infos(model)
+        if info.type.WhichOneof("value") == "tensor_type"
+    }
 
 
 # Examples --------------------------------------------------------------------------------------
@@ -92,16 +102,20 @@ def as_array(given: Any, name: str) -> Array:
 
 
 def bound_inputs(
-    infos: Sequence[Any], examples: Mapping[str, Array], problems: Problems
+    infos: Sequence[Any],
+    examples: Mapping[str, Array],
+    problems: Problems,
+    sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Value | None]:
     """The inputs as values. What stays open, or is of a type that we lack, is noted and None.
 
-    A dimension without a number takes that of the example; a symbol takes it everywhere.
+    A dimension without a number takes that of the example; a symbol takes it everywhere. `sizes`
+    are numbers for symbols that need no example.
 
     Raises:
         ArgumentError: an example is not what the model declares, or two disagree about a symbol.
     """
-    symbols: dict[str, tuple[int, str]] = {}
+    symbols = {symbol: (size, "its size") for symbol, size in sizes.items()}
     for info in infos:
         if info.name in examples:
             _check_example(info, examples[info.name], symbols)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -15,6 +17,7 @@ import tensorc as tc
 from tensorc.cli import run as run_module
 from tensorc.cli.app import app
 from tensorc.cli.memory import peak_of, resident
+from tensorc.cli.refusals import emit
 from tensorc.cli.run import Outcome, Runner, in_turns
 from tensorc.cli.subject import relative_error
 from tensorc.graph.reports import Profile
@@ -118,6 +121,79 @@ def test_a_model_of_onnx_is_compared_with_its_runtime(tmp_path: Path) -> None:
     assert "which is no network of torch's; legal here: onnxruntime" in done.stderr
 
 
+OPEN = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[batch, steps, 4] x, float[batch, 4] b) => (y) {
+  axes = Constant <value_ints = [1]> ()
+  column = Unsqueeze (b, axes)
+  y = Add (x, column)
+}"""
+
+
+def saved(text: str, path: Path) -> Path:
+    onnx.save(onnx.parser.parse_model(text), path)
+    return path
+
+
+def test_a_model_with_open_dimensions_takes_sizes(tmp_path: Path) -> None:
+    path = saved(OPEN, tmp_path / "open.ONNX")
+    done = called("run", path, "--size", "batch=2", "--size", "steps=3", "--rounds", 1, "--json",
+                  "--compare", "onnxruntime")  # fmt: skip
+    found = json.loads(done.stdout)
+    assert done.exit_code == 0, done.stderr
+    assert found["runners"]["tensorc"]["error"] < 1e-6
+    assert found["tasks"][0]["parameters"].endswith("Y: f32[2, 3, 4]")
+    sizes = "(the sizes are batch, steps)"
+    for given, reason in (
+        ([], f"batch is symbolic: give --size batch=... {sizes}"),
+        (["batch=2"], f"steps is symbolic: give --size steps=... {sizes}"),
+        (["batch=2", "n=1"], "there is no size 'n'; the sizes are batch, steps"),
+        (["batch=two"], "expected NAME=NUMBER"),
+    ):
+        options = [one for size in given for one in ("--size", size)]
+        done = called("tasks", path, "--no-time", *options)
+        assert done.exit_code == 1
+        assert reason in done.stderr
+    done = called("tasks", "mlp", "--no-time", "--size", "batch=2")
+    assert (done.exit_code, "mlp has no symbolic dimensions" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["mlp", "mobilenetv2", "some.onnx", "some.pt2"])
+def test_layers_are_those_of_a_decoder(name: str) -> None:
+    done = called("tasks", name, "--no-time", "--layers", 3)
+    assert done.exit_code == 1
+    assert f"argument `layers`: {name} takes no number of layers" in done.stderr
+
+
+def test_a_peer_that_fails_is_named(tmp_path: Path) -> None:
+    text = '<ir_version: 10, opset_import: ["" : 22]> g (bfloat16[4] x) => (y) { y = Sin (x) }'
+    path = saved(text, tmp_path / "sine.onnx")
+    assert called("run", path, "--rounds", 1).exit_code == 0
+    done = called("run", path, "--compare", "onnxruntime")
+    assert done.exit_code == 1
+    assert f"`compare`: onnxruntime fails on {path}: NotImplemented: " in done.stderr
+
+
+def test_what_cannot_be_compared_is_said_before_anything_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "compile_network", None)
+    path = saved(OPEN.replace("batch", "2").replace("steps", "3"), tmp_path / "closed.onnx")
+    for peer in ("torch", "torch.compile"):
+        done = called("run", path, "--compare", peer)
+        assert done.exit_code == 1
+        assert f"{peer} cannot run {path}, which is no network of torch's" in done.stderr
+
+
+def test_data_have_no_numbers_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
+    emit({"errors": [math.inf, (math.nan, 1.5)], "name": "x", "none": None})
+    text = capsys.readouterr().out
+    assert json.loads(text, parse_constant=pytest.fail) == {
+        "errors": ["inf", ["nan", 1.5]],
+        "name": "x",
+        "none": None,
+    }
+
+
 def test_tasks_are_listed_slowest_first(program: Path) -> None:
     done = called("tasks", program, "--json")
     found = json.loads(done.stdout)
@@ -185,6 +261,9 @@ def test_errors_are_relative_to_the_reference() -> None:
     ours = [torch.tensor([3.0, 4.5]).numpy(), torch.tensor([0.0, 0.25]).numpy()]
     assert relative_error(ours, theirs) == 0.25
     assert relative_error(ours[:1], theirs) == float("inf")
+    unknown = [torch.tensor([3.0, torch.nan]).numpy(), torch.tensor([0.0, 0.25]).numpy()]
+    assert math.isnan(relative_error(unknown, theirs))
+    assert relative_error(unknown, [torch.tensor([3.0, torch.nan]), torch.zeros(2)]) == 0.25
 
 
 def test_memory_is_that_of_this_process() -> None:
