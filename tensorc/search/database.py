@@ -71,12 +71,16 @@ class Database:
 
     def known(self, func: Func, target: Target, threads: int | None = None) -> tuple[Record, ...]:
         """The records of a task, the one to use first: those for this thread count (by default
-        `config.num_threads`), then those for counts near it; of one count the fastest first."""
+        `config.num_threads`), then those for counts near it; of one count the fastest first, and of
+        several sizes those at the largest."""
         count = config.num_threads if threads is None else threads
         found = self._best.get((structural_hash(func), machine_of(target)), [])
-        return tuple(
-            sorted(found, key=lambda r: (abs(math.log(r.threads / count)), r.threads, r.median))
-        )
+
+        def rank(record: Record) -> tuple[float, ...]:
+            size = sum(size for _, size in record.sizes)
+            return abs(math.log(record.threads / count)), record.threads, -size, record.median
+
+        return tuple(sorted(found, key=rank))
 
     def best(self, func: Func, target: Target, threads: int | None = None) -> Record | None:
         """The record to use, None for a task that was never measured."""

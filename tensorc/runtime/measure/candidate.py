@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from types import TracebackType
+from typing import Protocol, Self, TypeAlias
 
 from tensorc.errors import ArgumentError
 from tensorc.ir.hash import structural_hash
@@ -167,3 +168,12 @@ class Measurer(Protocol):
     def close(self) -> None:
         """End the processes. A measurer is also a context manager that does so."""
         ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...

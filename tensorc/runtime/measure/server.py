@@ -8,6 +8,7 @@ hangs costs no new start. The process that forks loads no kernel and has no othe
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
@@ -53,6 +54,8 @@ from tensorc.runtime.measure.work import (
 KEPT_BYTES = 64 << 20
 """Inputs and results of several tasks are kept up to this size; of a larger one, its own alone."""
 _WATCH_SECONDS = 0.5
+GRACE_SECONDS = 2
+"""A job that is so much late is ended by the system, for want of anybody else: see `_alarm`."""
 
 
 def main(requests: int, answers: int) -> None:
@@ -88,14 +91,9 @@ class _Server:
                 continue
             send(self._answers, self._answer(job))
 
-    def _say(self, thing: object) -> None:
-        send(self._answers, thing)
-
     def _answer(self, job: Build | Run | Compare) -> Answer:
         if isinstance(job, Build):
-            _watch_parent()
-            with quiet.together(time.monotonic() + job.limits.quiet_seconds) as may_build:
-                return build(job, self._say) if may_build else not_quiet(job.limits)
+            return self._build(job)
         prepared = self._prepared(job.subject, job.limits)
         if isinstance(prepared, Failed):
             return prepared
@@ -104,6 +102,17 @@ class _Server:
         )
         answer: Answer = self._forked(work, job.limits.run_seconds, job.limits)
         return answer
+
+    def _build(self, job: Build) -> Answer:
+        _watch_parent()
+        with quiet.together(time.monotonic() + job.limits.quiet_seconds) as may_build:
+            if not may_build:
+                return not_quiet(job.limits)
+            _alarm(job.limits.build_seconds)
+            try:
+                return build(job, lambda thing: send(self._answers, thing))
+            finally:
+                signal.alarm(0)
 
     def _prepared(self, subject: Subject, limits: Limits) -> Prepared | Failed:
         """The inputs and the expected results of a task, computed in a fork the first time."""
@@ -154,8 +163,14 @@ class _Server:
             os.close(self._requests)
             os.close(self._answers)
             cap_memory(limits.memory_bytes)
+            _alarm(limits.quiet_seconds + seconds)
+
+            def say(thing: object) -> None:
+                _alarm(seconds)
+                send(writing, thing)
+
             # An error that is no candidate's ends the fork with a traceback.
-            send(writing, work(lambda thing: send(writing, thing)))
+            send(writing, work(say))
             os._exit(0)
         os.close(writing)
         try:
@@ -181,6 +196,12 @@ class _Server:
             if isinstance(end, SystemExit):
                 raise
             return TimedOut(limit, number)
+
+
+def _alarm(seconds: float) -> None:
+    """Have the system end this process if it is late and nobody is left who would: its parents may
+    have been killed, and native code need not let a thread of ours run."""
+    signal.alarm(math.ceil(seconds) + GRACE_SECONDS)
 
 
 _watching: list[threading.Thread] = []
