@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorc.errors import ArgumentError
@@ -71,6 +71,14 @@ def partitioned(
 ) -> tuple[Graph, Partition]:
     """The optimised graph of a network and its tasks. Constants are computed, no task is
     scheduled."""
+    *_, (_, graph) = optimised_graphs(network, target, backend)
+    return graph, partition(graph, fuse(graph))
+
+
+def optimised_graphs(
+    network: Network, target: Target, backend: Backend | None = None
+) -> Iterator[tuple[str, Graph]]:
+    """The graph of a network after each pass, with the pass's name, in order."""
 
     def evaluate(graph: Graph) -> Mapping[Value, Array]:
         parts = partition(graph, fuse(graph))
@@ -78,8 +86,7 @@ def partitioned(
         Executor(graph, parts, _runnable(parts, target, "none", backend)).run([], results)
         return dict(zip(graph.outputs, results, strict=True))
 
-    *_, (_, graph) = optimised(network.graph, evaluate, target.lanes(32))
-    return graph, partition(graph, fuse(graph))
+    return optimised(network.graph, evaluate, target.lanes(32))
 
 
 def _runnable(
