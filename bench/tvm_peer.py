@@ -18,6 +18,9 @@ MetaSchedule runs with its defaults: its own rules, 64 candidates an iteration, 
 Its cost model learns within one run only and from 100 candidates on, so a longer tuning is best
 given a directory of its own. A candidate is timed on one thread.
 
+With `--processor-time`, `tune` and `compare` on one thread count the thread's time on the
+processor: for a machine that others use too.
+
 `compare` starts TVM's interpreter, which `tune` has written down, for each workload and number of
 threads, hands it the arguments and weights of `bench.workloads`, and then both sides take turns:
 some calls here, some calls there, told through a pipe. Before each turn there is a call that is not
@@ -81,13 +84,16 @@ class Row:
 # Turns -------------------------------------------------------------------------------------------
 
 
-def sampler(run: Callable[[], object]) -> Sampler:
+def sampler(run: Callable[[], object], *, processor: bool = False) -> Sampler:
+    """By the clock, or by this thread's time on the processor."""
+    clock = time.thread_time if processor else time.perf_counter
+
     def sample(calls: int) -> float:
         run()
-        start = time.perf_counter()
+        start = clock()
         for _ in range(calls):
             run()
-        return (time.perf_counter() - start) / calls
+        return (clock() - start) / calls
 
     return sample
 
@@ -125,7 +131,10 @@ def tune(options: argparse.Namespace) -> int:
         (name,) = names
         cpu = options.cpu or tvm_side.host()
         folder = options.work / name
-        tvm_side.tune(name, folder, options.trials, cpu, options.cores, options.seed)
+        tvm_side.tune(
+            name, folder, options.trials, cpu, options.cores, options.seed,
+            processor=options.processor_time,
+        )  # fmt: skip
         return 0
     failed = []
     for name in names:
@@ -154,7 +163,7 @@ def serve(options: argparse.Namespace) -> int:
         run, result = tvm_side.kernel(options.name, options.work / options.name, inputs)
         run()
         np.save(options.result, result.numpy())
-        sample = sampler(run)
+        sample = sampler(run, processor=options.processor_time)
         print(READY, file=answers)
         for line in sys.stdin:
             print(sample(int(line)), file=answers)
@@ -163,7 +172,13 @@ def serve(options: argparse.Namespace) -> int:
 
 @contextmanager
 def served(
-    name: str, work: Path, python: str, threads: int, inputs: Sequence[np.ndarray]
+    name: str,
+    work: Path,
+    python: str,
+    threads: int,
+    inputs: Sequence[np.ndarray],
+    *,
+    processor: bool = False,
 ) -> Iterator[tuple[Sampler, np.ndarray]]:
     """A process of TVM's that holds the kernel of a workload: its sampler and its result.
 
@@ -174,7 +189,8 @@ def served(
         files = [str(Path(folder) / file) for file in ("inputs.npz", "result.npy")]
         np.savez(files[0], *inputs)
         command = [python, "-m", "bench.tvm_peer", "serve", name, "--work", str(work),
-                   "--inputs", files[0], "--result", files[1]]  # fmt: skip
+                   "--inputs", files[0], "--result", files[1],
+                   *(["--processor-time"] if processor else [])]  # fmt: skip
         environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
         with subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -217,6 +233,7 @@ def compare(options: argparse.Namespace) -> int:
             rows.append(measure(name, threads, record, options))
             print(f"# {name}, {threads}: {rows[-1].best_ratio:.2f}", file=sys.stderr, flush=True)
     how = "; ".join(dict.fromkeys(record.describe() for record in tuned.values()))
+    how += "; one thread by processor time" if options.processor_time else ""
     harness.report(f"{heading(threads=max(options.threads))}; {how}", rows, options.json)
     print(summary(rows))
     return 1 if any(max(row.error, row.tvm_error) > MOST_ERROR for row in rows) else 0
@@ -236,17 +253,21 @@ def measure(name: str, threads: int, tuned: Tuned, options: argparse.Namespace) 
     module = work.module.eval()
     inputs = [tensor.detach().numpy() for tensor in (*work.arguments, *module.parameters())]
     python = options.python or tuned.python
+    processor = options.processor_time and threads == 1
     with (
         torch.no_grad(), config.scope(num_threads=threads),
-        served(name, options.work, python, threads, inputs) as (remote, result),
+        served(name, options.work, python, threads, inputs, processor=processor) as peer,
     ):  # fmt: skip
+        remote, result = peer
         double = copy.deepcopy(module).double()
         expected = double(*(argument.double() for argument in work.arguments)).numpy()
         network = compile_network(load(module, work.arguments), Target.parse("cpu"))
         run = lambda: network(*work.arguments)  # noqa: E731
         error, tvm_error = (_error(one, expected) for one in (run().numpy(), result))
         rest = workloads.REST if threads > 1 else 0.0
-        samples = turns({"ours": sampler(run), "tvm": remote}, options.repeats, rest)
+        samples = turns(
+            {"ours": sampler(run, processor=processor), "tvm": remote}, options.repeats, rest
+        )
     best = {one: min(times) for one, times in samples.items()}
     median = {one: statistics.median(times) for one, times in samples.items()}
     rates = [
@@ -296,6 +317,9 @@ def arguments() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--work", type=Path, required=True, metavar="DIR", help="the databases")
+    common.add_argument(
+        "--processor-time", action="store_true", help="on one thread, instead of the clock"
+    )
     one = commands.add_parser("tune", parents=[common], help="in TVM's environment")
     one.add_argument("--only", type=split, metavar="NAME,...")
     one.add_argument("--trials", type=int, default=64, help="for each workload")

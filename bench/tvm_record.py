@@ -20,6 +20,7 @@ class Tuned:
         seconds: what they took.
         cpu, cores: of the target, as LLVM and TVM name them.
         threads: on which candidates were timed.
+        processor: by the thread's time on the processor instead of the clock.
         versions: of TVM's packages.
         python: the interpreter of the environment that has them.
     """
@@ -30,6 +31,7 @@ class Tuned:
     cpu: str
     cores: int
     threads: int
+    processor: bool
     versions: dict[str, str]
     python: str
 
@@ -46,7 +48,8 @@ class Tuned:
 
     def describe(self) -> str:
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        clock = " by processor time" if self.processor else ""
         return (
-            f"{versions}; {self.trials} trials timed on {self.threads} thread(s), "
+            f"{versions}; {self.trials} trials timed on {self.threads} thread(s){clock}, "
             f"-mcpu={self.cpu} -num-cores={self.cores}"
         )

@@ -67,16 +67,17 @@ def test_both_sides_take_turns() -> None:
 
 def test_a_call_before_a_sample_is_not_counted() -> None:
     calls: list[int] = []
-    assert tvm_peer.sampler(lambda: calls.append(1))(4) > 0.0
-    assert len(calls) == 5
+    for processor in (False, True):
+        assert tvm_peer.sampler(lambda: calls.append(1), processor=processor)(4) > 0.0
+    assert len(calls) == 10
 
 
 def test_a_tuning_is_written_down(tmp_path: Path) -> None:
-    tuned = Tuned(64, 60, 12.5, "a-cpu", 2, 1, {"apache-tvm": "1"}, "python")
+    tuned = Tuned(64, 60, 12.5, "a-cpu", 2, 1, True, {"apache-tvm": "1"}, "python")
     assert Tuned.load(tmp_path) is None
     tuned.save(tmp_path)
     assert Tuned.load(tmp_path) == tuned
-    assert "apache-tvm 1; 64 trials" in tuned.describe()
+    assert "apache-tvm 1; 64 trials timed on 1 thread(s) by processor time" in tuned.describe()
 
 
 def test_ratios_are_summed_up() -> None:
