@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
-from tensorc.errors import ArgumentError
+from tensorc.errors import ArgumentError, TargetError
 from tensorc.ir.nodes import Func
 from tensorc.schedule.facts import Facts, facts
 from tensorc.schedule.schedule import Schedule
@@ -36,7 +36,7 @@ class Space:
 
     Raises:
         ArgumentError: the task is none of these, or `keep` no decisions.
-        TargetError: the target is unknown.
+        TargetError: the target is unknown, or of another kind than the template.
     """
 
     def __init__(
@@ -48,6 +48,8 @@ class Space:
         keep: Record = (),
     ) -> None:
         self.facts = _facts(task, target)
+        if template is cpu and self.target.kind != "cpu":
+            raise TargetError(f"the CPU templates have no schedules for {self.target.describe()}")
         self.template = template
         self.kept: Mapping[Name, Value] = decisions_of(keep)
         self._counts = Counts(self.start)

@@ -111,10 +111,10 @@ def outside(space: Space, sentence: Sentence, source: Source) -> Outside | None:
 
 
 def _beside(choice: Choice) -> Iterator[int]:
-    """Numbers that are not offered: the next ones of each option, and twice the largest."""
+    """Numbers from 2 on that are not offered: the next ones of each option, twice the largest."""
     numbers = [o for o in choice.options if isinstance(o, int)]
     beside = {n + step for n in numbers for step in (1, -1)} | {2 * max(numbers)}
-    yield from sorted(n for n in beside if n > 0 and n not in numbers)
+    yield from sorted(n for n in beside if n > 1 and n not in numbers)
 
 
 def _forced(space: Space, sentence: Sentence, place: int, value: int) -> tuple[Step, ...] | None:

@@ -67,7 +67,8 @@ def vector_nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice
         outer.append(name)
         counts.append(extent)
     elif width != extent:
-        tail = yield from _tail(stage, extent, width, bool(outer))
+        alone = name == stage.axes[-1].name
+        tail = yield from _tail(stage, extent, width, alone=alone, around=bool(outer))
         whole, name = plan.split(name, width, tail=tail)
         whole, count = yield from _several(plan, stage, whole, -(-extent // width))
         outer.append(whole)
@@ -78,15 +79,23 @@ def vector_nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice
 
 
 def _tail(
-    stage: StageFacts, extent: int, width: int, around: bool
+    stage: StageFacts, extent: int, width: int, *, alone: bool, around: bool
 ) -> Generator[Choice, Value, str]:
-    """How the last vector is made whole: its lanes are masked, or it begins earlier and computes
-    some elements again. Only one thread may do that: there have to be loops around for threads."""
-    again = around and extent % width and extent > width
-    if not again or any(o.buffer == stage.result.buffer for o in stage.operands):
+    """How the last vector is made whole.
+
+    Its lanes are masked ("guard"); or it begins earlier and computes some elements again, which one
+    thread alone may do, so that there have to be loops `around`; or a temporary grows, if the loop
+    is a single axis of it (`alone`).
+    """
+    if extent % width == 0:
         return "guard"
-    tails = ("guard", "shift")
-    return str((yield Choice("tail", stage.name, tails, "guard", ("tail", width))))
+    result = stage.result
+    tails = ["guard"]
+    if around and extent > width and all(o.buffer != result.buffer for o in stage.operands):
+        tails.append("shift")
+    if alone and result.temporary and result.plain and result.strides[-1] == 1:
+        tails.append("pad")
+    return str((yield Choice("tail", stage.name, tuple(tails), "guard", ("tail", width))))
 
 
 def _several(
