@@ -262,7 +262,7 @@ def test_processes_end_with_a_parent_that_is_killed(way: str) -> None:
     while any(map(_lives, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(_lives, pids))
-    with quiet.alone(time.monotonic() + 30.0) as free:
+    with quiet.alone(time.monotonic() + 120.0) as free:
         assert free
 
 
@@ -276,18 +276,18 @@ def _lives(pid: int) -> bool:
 
 def test_one_measurement_at_a_time(measurer: LocalMeasurer) -> None:
     now = time.monotonic()
-    with quiet.together(now + 5.0) as first, quiet.together(now + 5.0) as second:
+    with quiet.together(now + 120.0) as first, quiet.together(now + 120.0) as second:
         assert first
         assert second
         with quiet.alone(time.monotonic() + 0.05) as third:
             assert not third
-    with quiet.alone(now + 60.0) as first:
+    with quiet.alone(now + 240.0) as first:
         assert first
         with quiet.together(time.monotonic() + 0.05) as second:
             assert not second
         with quiet.alone(time.monotonic() + 0.05) as third:
             assert not third
-    with quiet.alone(time.monotonic() + 60.0), limited(measurer, quiet_seconds=0.1):
+    with quiet.alone(time.monotonic() + 120.0), limited(measurer, quiet_seconds=0.1):
         (record,) = measurer.measure([candidate("good")])
     assert record.outcome is Outcome.LOST
     assert "busy for 0.1 s" in record.reason

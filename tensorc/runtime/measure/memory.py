@@ -95,14 +95,19 @@ class Bound:
         self._workspace = _workspace(signature, sizes, parallel.prepare())
         self.variants = max(map(len, self.blocks.values()), default=1)
 
-    def fill(self, arguments: Arguments) -> None:
-        """Set all arrays that arguments are given for, and mark all others as undefined."""
-        for name, blocks in self.blocks.items():
-            for block in blocks:
-                if name in arguments:
-                    block.bytes[:] = arguments[name].view(np.uint8).reshape(-1)
-                else:
-                    block.bytes[:] = UNDEFINED
+    def fill(self, arguments: Arguments, copies: int | None = None) -> None:
+        """Set all arrays that arguments are given for, and mark all others as undefined; of copies
+        the first so many, all by default."""
+        for name in self.blocks:
+            self.set(name, arguments, copies)
+
+    def set(self, name: str, arguments: Arguments, copies: int | None = None) -> None:
+        """The same for one array."""
+        for block in self.blocks[name][:copies]:
+            if name in arguments:
+                block.bytes[:] = arguments[name].view(np.uint8).reshape(-1)
+            else:
+                block.bytes[:] = UNDEFINED
 
     def calls(self, arguments: Arguments) -> list[Callable[[], int]]:
         """The kernel on its memory: one call for each set of copies. Results other than 0 are

@@ -51,11 +51,12 @@ class Trial:
         self._kernel = Bound(built.code, sizes, dict.fromkeys(constants, copies))
         self._packs, self._params, self._sizes = built.packs, params, sizes
 
-    def load(self, arguments: Arguments) -> Calls:
-        """Set the inputs, and say how the kernel is called on them."""
+    def load(self, arguments: Arguments, copies: int | None = None) -> Calls:
+        """Set the inputs, and say how the kernel is called on them, once for each copy of the
+        constants; of these the first so many are set, all by default."""
         self._arguments = self._packed(arguments)
-        self._kernel.fill(self._arguments)
-        self.calls = self._kernel.calls(self._arguments)
+        self._kernel.fill(self._arguments, copies)
+        self.calls = self._kernel.calls(self._arguments)[:copies]
         return self.calls
 
     def _packed(self, arguments: Arguments) -> Arguments:
@@ -65,9 +66,11 @@ class Trial:
         return packed
 
     def check(self, expected: Expected) -> str:
-        """Run once on fresh memory; what is wrong, in words, "" if nothing is."""
+        """Run once more, into fresh memory; what is wrong, in words, "" if nothing is."""
         kernel = self._kernel
-        kernel.fill(self._arguments)
+        for param in self._params:
+            if writes(param):
+                kernel.set(param.name, self._arguments)
         code = self.calls[0]()
         if code:
             return f"the kernel returned {code}"

@@ -131,7 +131,7 @@ def _checked_and_timed(job: Run, prepared: Prepared) -> Timed | Failed:
 
 
 def _wrong(trial: Trial, prepared: Prepared, kind: Kind) -> str:
-    trial.load(prepared.arguments[kind])
+    trial.load(prepared.arguments[kind], copies=1)
     return trial.check(prepared.expected[kind])
 
 
