@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensorc.analysis import structure
@@ -61,7 +62,8 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class StageFacts:
-    """A statement with its axes, operands and result; `fill` names a reduction's fill.
+    """A statement with its axes, operands and result; `fill` names a reduction's fill, None when it
+    has several or none beside it.
 
     `group` is its place among the outermost statements; `inlinable` says that the step `inline` is
     legal for it at the start, and `regular` that its loops hold nothing else, start at 0, and that
@@ -118,26 +120,27 @@ class Facts:
 def facts(func: Func, target: Target) -> Facts:
     """The facts of a function as it stands, before its first step."""
     found = statements(func)
-    fills = {f.name: r.name for r in found for f in found if _fills(f, r)}
-    by_reduction = {r: f for f, r in fills.items()}
+    by_reduction = {r.name: [f.name for f in found if _fills(f, r)] for r in found}
+    fills = frozenset(name for names in by_reduction.values() for name in names)
     stages, symbolic, start = [], False, State.start(func, target)
     for stmt in found:
         symbolic = symbolic or any(_extent(stmt, n) is None for n in range(len(stmt.loops)))
         if stmt.name not in fills:
-            fill = by_reduction.get(stmt.name)
+            own = by_reduction[stmt.name]
+            fill = own[0] if len(own) == 1 else None
             inlinable = legal(Inline(stmt.name), start)
-            stages.append(_stage(func, stmt, fill, inlinable, _regular(func, stmt, fill)))
+            stages.append(_stage(func, stmt, fill, inlinable, _regular(func, stmt, own)))
     return Facts(func.name, tuple(stages), target, symbolic, names(func))
 
 
-def _regular(func: Func, stmt: Statement, fill: str | None) -> bool:
+def _regular(func: Func, stmt: Statement, fills: Sequence[str]) -> bool:
     """See `StageFacts.regular`."""
     indexed = frozenset[str]().union(*(variables(i) for i in stmt.node.indices))
     for loop in stmt.loops:
         name = loop.var.name
         inside = {s.name for s in statements(func) if name in s.loop_names}
         serial = loop.kind == "serial" and constant(loop.begin) == 0
-        if not serial or not inside <= {stmt.name, fill}:
+        if not serial or not inside <= {stmt.name, *fills}:
             return False
         spatial = name in indexed or not isinstance(stmt.node, Reduce)
         if spatial and not structure.carries_nothing(func, name):
@@ -146,13 +149,13 @@ def _regular(func: Func, stmt: Statement, fill: str | None) -> bool:
 
 
 def _fills(fill: Statement, reduction: Statement) -> bool:
-    """Is `fill` the store of a constant beside a reduction into the same buffer?"""
+    """Is `fill` the store of a constant beside a reduction into the same buffer, or several?"""
     node, other = fill.node, reduction.node
     return (
         isinstance(node, Store)
         and isinstance(other, Reduce)
         and isinstance(node.value, Const)
-        and node.buffer == other.buffers[0]
+        and node.buffer in other.buffers
         and fill.loop_names == reduction.loop_names[: len(fill.loops)]
     )
 

@@ -47,13 +47,14 @@ def cpu(facts: Facts) -> Template:
 def _fitting(facts: Facts) -> tuple[str, ...]:
     """The templates that take a task.
 
-    They move and cut whole stages, so every stage has to be regular, but for the one that takes
-    stages apart.
+    They move and cut whole stages, so every stage has to be regular. Where none fits, the one that
+    takes stages apart does what it can.
     """
     regular = all(stage.regular for stage in facts.stages)
     wide = any(stage.result.bits > 32 for stage in facts.stages)
-    return tuple(
+    fitting = tuple(
         name
         for name, (applies, _) in TEMPLATES.items()
-        if (regular or name == "stages") and not (wide and name in IN_REGISTERS) and applies(facts)
+        if name != "stages" and not (wide and name in IN_REGISTERS) and regular and applies(facts)
     )
+    return fitting or (("stages",) if stages.applies(facts) else ())

@@ -17,26 +17,19 @@ from tensorc.space.templates.rowwise import inlined_once, row_nest
 
 
 def applies(facts: Facts) -> bool:
-    """Tasks of several stages that have their loops for themselves, or of one among others."""
-    alone = [stage for stage in _kept(facts) if _alone(stage)]
-    plain = all(stage.regular for stage in facts.stages) and not facts.symbolic
-    return len(alone) > 1 or (bool(alone) and not plain)
-
-
-def _kept(facts: Facts) -> list[StageFacts]:
-    return [stage for stage in facts.stages if not inlined_once(facts, stage)]
+    """Tasks with a stage that has its loops for itself, the first of known extent."""
+    return any(_alone(stage) for stage in facts.stages)
 
 
 def _alone(stage: StageFacts) -> bool:
-    known = bool(stage.axes) and stage.axes[0].extent > 0
-    return stage.regular and known and not (stage.reduces and stage.fill is None)
+    return stage.regular and bool(stage.axes) and stage.axes[0].extent > 0
 
 
 def stages(facts: Facts) -> Template:
     """The generator: stages in text order, none moved but those that are computed where they are
     used."""
     plan = Plan(facts.names)
-    kept = _kept(facts)
+    kept = [stage for stage in facts.stages if not inlined_once(facts, stage)]
     for stage in facts.stages:
         if stage not in kept:
             plan.inline(stage.name)
@@ -47,7 +40,8 @@ def stages(facts: Facts) -> Template:
 
 
 def _nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice, Value, None]:
-    if any(axis.extent == 0 for axis in stage.axes):
+    bounded = all(axis.extent > 0 for axis in stage.axes)
+    if not bounded or (stage.reduces and stage.fill is None):
         yield from _shared(facts, plan, stage)
     elif stage.reduces:
         yield from row_nest(facts, plan, [stage])
@@ -56,8 +50,8 @@ def _nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice, Valu
 
 
 def _shared(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice, Value, None]:
-    """Inner loops whose bounds depend on outer ones, as in running sums: the first loop is shared
-    among the threads."""
+    """Inner loops whose bounds depend on outer ones, as in running sums, or with fills that stay
+    with them: the first loop is shared among the threads."""
     first = stage.axes[0]
     if first.reduces:
         return
