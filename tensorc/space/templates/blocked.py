@@ -16,6 +16,7 @@ from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
 from tensorc.space.templates.common import (
+    keyed,
     make_parallel,
     nearest,
     parallel_choice,
@@ -110,16 +111,20 @@ def blocked(facts: Facts) -> Template:
     for stage in found.task.after[:-1]:
         plan.inline(stage.name)
     rows, parts = yield from _tile(facts, found)
-    step = yield from _unrolled(found, rows * parts)
-    order = yield Choice("order", anchor.name, ("blocks first", "pixels first"),
-                         _order(facts, found), "order")  # fmt: skip
+    # Which loops there are over tiles: all that later choices depend on.
+    several = found.blocks is not None and parts < found.blocks.extent
+    loops_over = (rows < found.pixels.extent, several)
+    step = yield from keyed(_unrolled(found, rows * parts), *loops_over)
+    wanted = _order(facts, found)
+    orders = ("blocks first", "pixels first") if several else (wanted,)
+    order = yield Choice("order", anchor.name, orders, wanted, loops_over)
     fills = plan.decompose_reduction(
         anchor.name, anchor.fill or "", [a.name for a in anchor.spatial]
     )
     _pack(plan, found, parts)
     outer, loops = _loops(plan, found, rows, parts, step, order == "pixels first")
     finish(plan, found.task, found.lanes.name, loops, fills)
-    yield from _outer(facts, plan, found, outer)
+    yield from keyed(_outer(facts, plan, found, outer), order, *loops_over)
     return plan.done()
 
 
