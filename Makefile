@@ -12,11 +12,11 @@ BIN := .venv/bin
 STAMP := .venv/installed
 # torch 2.13.0 by its exact version, so that a CPU build that pip knows of wins over a newer release.
 TORCH := torch==2.13.0
-EXTRAS := cli,dask,testing,torch,onnx,peers,nvrtc,docs,dev
+EXTRAS := cli,dask,search,testing,torch,onnx,peers,nvrtc,docs,dev
 WORKERS ?= 2
 PROFILE ?= ci
 # What others are measured against comes first.
-BENCHES := peak matmul conv streams vecmath call_overhead parallel levels compile_time resnet50 workloads networks
+BENCHES := peak matmul conv streams vecmath call_overhead parallel levels compile_time resnet50 workloads networks emulator
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12

@@ -74,7 +74,7 @@ def key_of(f: Function) -> str:
 
 
 def _report() -> str:
-    """Writes a report, once for each kind and pair of sites."""
+    """Writes a report, once for each kind and pair of sites, in whichever order."""
     names = ("kind", "site", "other.site", "key", "other.key", "address", "extra")
     f = Function("tc.report", "void", "ptr %context", *(f"i64 %{name}" for name in names))
     count = f.word(Context.REPORT_COUNT)
@@ -82,9 +82,14 @@ def _report() -> str:
     kept = f.out.pure(f"call i64 @llvm.umin.i64(i64 {count}, i64 {REPORT_LIMIT})")
     with f.below(kept) as index:
         row = f.at(base, f.mul(index, int(Report.WORDS)), "i64")
-        same = f.test("eq", "i64", f.word(Report.KIND, row), "%kind")
-        for word, name in ((Report.SITE, "%site"), (Report.OTHER_SITE, "%other.site")):
-            same = f.both(same, f.test("eq", "i64", f.word(word, row), name))
+        pair = f.word(Report.SITE, row), f.word(Report.OTHER_SITE, row)
+        straight, turned = (
+            f.both(f.test("eq", "i64", pair[n], "%site"),
+                   f.test("eq", "i64", pair[1 - n], "%other.site"))
+            for n in range(2)
+        )  # fmt: skip
+        kind = f.test("eq", "i64", f.word(Report.KIND, row), "%kind")
+        same = f.both(kind, f.either(straight, turned))
         with f.when(same):
             f.give()
     f.put(Context.REPORT_COUNT, f.add(count, 1))
