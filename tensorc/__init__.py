@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     )
     from tensorc.schedule.schedule import Schedule as Schedule
     from tensorc.schedule.trace import Trace as Trace
+    from tensorc.search.tune import Tuned as Tuned, tune as tune
     from tensorc.space.default import default_schedule as default_schedule
     from tensorc.space.space import Space as Space
     from tensorc.target import Target as Target
@@ -187,6 +188,7 @@ _NAMES_OF = {
     "tensorc.runtime.module": ("Module", "RuntimeCheckError", "build"),
     "tensorc.schedule.schedule": ("Schedule",),
     "tensorc.schedule.trace": ("Trace",),
+    "tensorc.search.tune": ("Tuned", "tune"),
     "tensorc.space.default": ("default_schedule",),
     "tensorc.space.space": ("Space",),
     "tensorc.target": ("Target",),

@@ -1,0 +1,77 @@
+"""What a search knows already: the records of a file, to which it adds its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Self
+
+from tensorc.runtime.measure.candidate import Candidate
+from tensorc.runtime.measure.line import decoded, encoded
+from tensorc.runtime.measure.record import Record
+from tensorc.runtime.measure.records import RecordFile, read_records
+
+
+class Journal:
+    """What is recorded of candidates: in a file, or nowhere.
+
+    The first record of a candidate counts that has the same tuner and seed, else the first of any:
+    what is appended later does not change what a search is told when it is run again.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self.skipped = 0
+        self._own: dict[tuple[object, ...], Record] = {}
+        self._any: dict[tuple[object, ...], Record] = {}
+        self._all: dict[tuple[object, ...], list[Record]] = {}
+        self._file: RecordFile | None = None
+        if path is not None:
+            # Opened first: a path that cannot be written is told before anything is measured.
+            self._file = RecordFile(path)
+            known = read_records(Path(path))
+            self.skipped = known.skipped
+            for record in known:
+                self._note(record)
+
+    def _note(self, record: Record) -> None:
+        if record.tried:
+            self._own.setdefault((record.key, record.tuner, record.seed), record)
+            self._any.setdefault(record.key, record)
+            self._all.setdefault(record.key, []).append(record)
+
+    def known(self, one: Candidate) -> Record | None:
+        return self._own.get((one.key, one.tuner, one.seed), self._any.get(one.key))
+
+    def times(self, record: Record) -> int:
+        """How many records there are of a record's candidate."""
+        return len(self._all.get(record.key, ()))
+
+    def last(self, record: Record) -> Record:
+        """The last right record of the same candidate: that of finalists, who take turns."""
+        return next((r for r in reversed(self._all.get(record.key, ())) if r.ok), record)
+
+    def add(self, record: Record) -> Record:
+        """Keep a record; the same as it will be read from a file."""
+        kept = as_stored(record)
+        if self._file is not None:
+            self._file.append(record)
+        self._note(kept)
+        return kept
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def as_stored(record: Record) -> Record:
+    """A record as it is once it was written and read: its times have fewer digits."""
+    *definitions, line = encoded(record, {}).splitlines()
+    known: dict[tuple[str, str], object] = {}
+    for definition in definitions:
+        decoded(definition, known)
+    found = decoded(line, known)
+    assert found is not None
+    return found
