@@ -101,7 +101,7 @@ class CudaModule(Module):
         self._call: Call = self._first_call
 
     @cached_property
-    def signature(self) -> Signature:  # type: ignore[override]
+    def signature(self) -> Signature:
         """The parameters and sizes of the interface."""
         return Signature(self.func.name, self.func.params)
 
@@ -192,7 +192,7 @@ class CudaModule(Module):
         """The memory of an argument, as the device takes it."""
         size = _bytes(buffer, values)
         raw = (ctypes.c_uint8 * size).from_address(address) if size else bytearray()
-        array = np.frombuffer(raw, np.uint8)
+        array = np.frombuffer(memoryview(raw), np.uint8)
         array.flags.writeable = mode in ("out", "inout")
         return self.device.wrap(array, buffer.name)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 
 from tensorc.analysis.affine import TooComplexError
 from tensorc.analysis.bound import bytes_of, temporaries
@@ -165,12 +165,13 @@ def _coordinates(kernel: Kernel, loops: Loops) -> Indices:
 
 @dataclass(frozen=True, slots=True)
 class _Dimension:
-    """One index of all accesses: what is left once the thread's term is taken off it."""
+    """One index of all accesses once the thread's term is taken off it: from `low` on, `count`
+    different values. Each factor of a variable becomes another one, so that no place is empty."""
 
-    terms: Mapping[str, int]
+    thread: Mapping[str, int]
     low: int
-    high: int
-    step: int
+    count: int
+    factors: Mapping[int, int]
 
 
 def _split(alloc: Alloc, loops: Loops, kernel: Kernel) -> _Move | None:
@@ -179,14 +180,17 @@ def _split(alloc: Alloc, loops: Loops, kernel: Kernel) -> _Move | None:
     accesses = list(_accesses(alloc.body, buffer.name, loops))
     kept = [_dimension(accesses, n) for n in range(len(buffer.shape))]
     shape: list[Expr] = []
+    used: list[_Dimension | None] = []
     for dimension, extent in zip(kept, buffer.shape, strict=True):
         whole = arith.constant(extent)
-        count = None if dimension is None else _count(dimension)
-        if count is None and whole is None:
+        if dimension is not None and (whole is None or dimension.count <= whole):
+            used.append(dimension)
+            shape.append(arith.index(dimension.count))
+        elif whole is not None:
+            used.append(None)
+            shape.append(extent)
+        else:
             return None
-        shape.append(arith.index(min(n for n in (count, whole) if n is not None)))
-    used = [d if d is not None and _count(d) == arith.constant(n) else None
-            for d, n in zip(kept, shape, strict=True)]  # fmt: skip
     if prod(arith.constant(n) or 0 for n in shape) * buffer.dtype.bytes > MOST_OWN:
         return None
     sizes = dict(zip(THREADS, kernel.block(), strict=True))
@@ -201,29 +205,56 @@ def _split(alloc: Alloc, loops: Loops, kernel: Kernel) -> _Move | None:
     return _Move(new, indices, True)
 
 
-def _count(dimension: _Dimension) -> int:
-    return (dimension.high - dimension.low) // dimension.step + 1
-
-
 def _dimension(accesses: Sequence[tuple[Loops, Indices]], axis: int) -> _Dimension | None:
     """What all accesses have in common in one index; None if it is no sum of a thread's term and
     something that is bounded."""
-    parts: list[tuple[Mapping[str, int], Linear, int, int]] = []
+    parts: list[tuple[Mapping[str, int], Linear, Loops]] = []
+    low, high = 0, 0
     for loops, indices in accesses:
         found = _without_thread(loops, indices[axis])
         if found is None or (parts and found[0] != parts[0][0]):
             return None
-        low, high = interval(found[1].expr(), loop_ranges(loops))
-        if low is None or high is None:
+        first, last = interval(found[1].expr(), loop_ranges(loops))
+        if first is None or last is None:
             return None
-        parts.append((*found, low, high))
+        low, high = (min(low, first), max(high, last)) if parts else (first, last)
+        parts.append((*found, loops))
     if not parts:
-        return _Dimension({}, 0, 0, 1)
-    low = min(part[2] for part in parts)
-    step = 0
-    for _, rest, _, _ in parts:
-        step = gcd(step, rest.constant - low, *rest.terms.values())
-    return _Dimension(parts[0][0], low, max(part[3] for part in parts), max(step, 1))
+        return _Dimension({}, 0, 1, {})
+    thread = parts[0][0]
+    compact = _compact([(rest, loops) for _, rest, loops in parts], low)
+    if compact is not None:
+        return _Dimension(thread, low, *compact)
+    factors = {factor: factor for _, rest, _ in parts for factor in rest.terms.values()}
+    return _Dimension(thread, low, high - low + 1, factors)
+
+
+def _compact(
+    parts: Sequence[tuple[Linear, Loops]], low: int
+) -> tuple[int, Mapping[int, int]] | None:
+    """How many values the rests have, and their factors when they are numbered one by one.
+
+    Rests are digits of one mixed-radix number when each factor is more than what all smaller ones
+    reach together.
+    """
+    digits: dict[int, int] = {}
+    for rest, loops in parts:
+        ranges = loop_ranges(loops)
+        if rest.constant != low or len(set(rest.terms.values())) < len(rest.terms):
+            return None
+        for atom, factor in rest.terms.items():
+            first, last = ranges.get(atom.name, (None, None)) if isinstance(atom, Var) else (1, 1)
+            if first != 0 or last is None or factor < 1:
+                return None
+            digits[factor] = max(digits.get(factor, 1), last + 1)
+    reach, count, factors = 0, 1, {}
+    for factor, values in sorted(digits.items()):
+        if factor <= reach:
+            return None
+        factors[factor] = count
+        count *= values
+        reach += factor * (values - 1)
+    return count, factors
 
 
 def _without_thread(loops: Loops, index: Expr) -> tuple[Mapping[str, int], Linear] | None:
@@ -247,9 +278,9 @@ def _rest(dimension: _Dimension | None, loops: Loops, index: Expr) -> Expr:
         return index
     found = _without_thread(loops, index)
     assert found is not None
-    rest, step = found[1], dimension.step
-    terms = {atom: factor // step for atom, factor in rest.terms.items()}
-    return Linear(terms, (rest.constant - dimension.low) // step).expr()
+    rest = found[1]
+    terms = {atom: dimension.factors[factor] for atom, factor in rest.terms.items()}
+    return Linear(terms, rest.constant - dimension.low).expr()
 
 
 def _accesses(stmt: Stmt, name: str, loops: Loops) -> Iterator[tuple[Loops, Indices]]:

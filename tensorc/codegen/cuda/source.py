@@ -153,12 +153,12 @@ def _passes(func: Func, name: str) -> bool:
 
 
 def _stored(func: Func) -> set[str]:
-    stores = (*nodes(func, Store), *nodes(func, MaskedStore))
+    stores: list[Store | MaskedStore] = [*nodes(func, Store), *nodes(func, MaskedStore)]
     return {store.buffer.name for store in stores}
 
 
 def _loaded(func: Func) -> set[str]:
-    loads = (*nodes(func, Load), *nodes(func, MaskedLoad))
+    loads: list[Load | MaskedLoad] = [*nodes(func, Load), *nodes(func, MaskedLoad)]
     return {load.buffer.name for load in loads}
 
 
@@ -181,8 +181,8 @@ class _Shared:
         return self.total if self.pool else 0
 
     def lines(self, w: Writer) -> Iterator[str]:
-        """The declarations, each array aligned as its accesses need: of one that is aligned to
-        more than its elements, compilers read past the end."""
+        """The declarations. An array is aligned so that compilers can join accesses to neighbours,
+        unless it ends within what they would join: they read past the end then."""
         if self.pool:
             yield f"extern __shared__ __align__({SHARED_ALIGNMENT}) unsigned char {self.pool}[];"
         for array, offset in self.arrays:
@@ -190,8 +190,10 @@ class _Shared:
             if self.pool:
                 yield f"{kind} *const {name} = ({kind} *)({self.pool} + {offset});"
                 continue
-            alignment = w.aligned.get(array.name, array.dtype.bytes)
-            size = -(-max(bytes_of(array) or 0, 1) // alignment) * alignment
+            size = max(bytes_of(array) or 0, array.dtype.bytes)
+            whole = SHARED_ALIGNMENT if size % SHARED_ALIGNMENT == 0 else array.dtype.bytes
+            alignment = max(w.aligned.get(array.name, 1), whole)
+            size = -(-size // alignment) * alignment
             align = f"__align__({alignment}) " if alignment > array.dtype.bytes else ""
             yield f"__shared__ {align}{kind} {name}[{size // array.dtype.bytes}];"
 

@@ -241,9 +241,10 @@ def _let(w: Writer, let: Let) -> Expr:
 def _lanes(w: Writer, stmt: Store | MaskedStore, value: Expr, lanes: int) -> None:
     """The lanes one by one; all are computed before the first of them is stored."""
     s, dtype = w.scope, stmt.buffer.dtype
-    reads = {load.buffer.name for load in nodes(value, Load)}
-    reads |= {load.buffer.name for load in nodes(value, MaskedLoad)}
-    if lanes == 1 or stmt.buffer.name not in reads:
+    loads: list[Load | MaskedLoad] = [*nodes(value, Load), *nodes(value, MaskedLoad)]
+    own = (x.indices for x in loads if x.buffer.name == stmt.buffer.name)
+    if lanes == 1 or all(indices == stmt.indices for indices in own):
+        # No lane reads what another one stores.
         for lane in range(lanes):
             w.line(_assignment(w, stmt, lane, value))
         return
