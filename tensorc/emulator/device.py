@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from tensorc.emulator.launch import Launch, LaunchReport, Order, run
 from tensorc.emulator.layout import MODULE_REGION
 from tensorc.emulator.memory_map import EmulatedMemory, MemoryMap, aligned_bytes
-from tensorc.emulator.module import PtxModule, loaded
+from tensorc.emulator.module import CompiledKernel, PtxModule, loaded
 from tensorc.emulator.ptx import Kernel
 from tensorc.errors import ArgumentError
 from tensorc.runtime.device import (
@@ -30,6 +31,8 @@ __all__ = ["EmulatedDevice", "EmulatedFunction", "EmulatedModule", "EmulationErr
 
 OrderName = Literal["sequential", "reverse", "random"]
 MAX_SHARED = 227 * 1024
+# 0 in a cell means never and 1 from outside of a kernel; from the last on, cells begin anew.
+FIRST_EPOCH, LAST_EPOCH = 2, 1 << 31
 # Enough for any loop that ends; a second or so for one that does not.
 DEFAULT_STEPS = 1 << 30
 
@@ -91,7 +94,8 @@ class EmulatedDevice:
         strict: whether a launch with a finding raises; else it is in `reports` alone.
         steps: branches backwards that a thread may take between two cuts; past it the launch ends.
 
-    `reports` are those of all launches so far, in order. Launches run at once, on whatever stream.
+    `reports` are those of all launches so far, in order. Launches run at once, on whatever stream,
+    one at a time.
 
     Raises:
         ArgumentError: there is no such order, or `steps` is not positive.
@@ -116,8 +120,8 @@ class EmulatedDevice:
         self.order = Order(order, seed)
         self.reports: list[LaunchReport] = []
         self._memory = MemoryMap()
-        # 0 in a cell means never, 1 from outside of a kernel.
-        self._epoch = 2
+        self._epoch = FIRST_EPOCH
+        self._running = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -233,23 +237,29 @@ class EmulatedDevice:
                 f"{kernel.name} needs {size} bytes of shared memory; a block has {MAX_SHARED}"
             )
         parameters = _packed(kernel, arguments)
-        checked = self.detect or self.counters
-        compiled = module.ptx.compiled(kernel.name, checked)
+        compiled = module.ptx.compiled(kernel.name, self.detect or self.counters)
+        with self._running:
+            self._prepare(module, compiled)
+            launch = Launch(
+                compiled, self._memory, *extents, parameters, size, shared, self.order,
+                self.detect, self.counters, self.steps, self._epoch,
+            )  # fmt: skip
+            report = run(launch)
+            self._epoch = launch.epoch
+            if not self.detect:
+                self._memory.define_all()
+            self.reports.append(report)
+        if report.findings and self.strict:
+            raise EmulationError(report)
+
+    def _prepare(self, module: EmulatedModule, compiled: CompiledKernel) -> None:
         if module.data.size:
             self._memory.at(MODULE_REGION, module.data, "module variables")
         if self.detect:
             self._memory.watch(compiled.granule("global", "generic", "const"))
-        launch = Launch(
-            compiled, self._memory, *extents, parameters, size, shared, self.order,
-            self.detect, self.counters, self.steps, self._epoch,
-        )  # fmt: skip
-        report = run(launch)
-        self._epoch = launch.epoch
-        if not self.detect:
-            self._memory.define_all()
-        self.reports.append(report)
-        if report.findings and self.strict:
-            raise EmulationError(report)
+        if self._epoch > LAST_EPOCH:
+            self._memory.forget()
+            self._epoch = FIRST_EPOCH
 
 
 def _dynamic(shared: int) -> int:

@@ -122,6 +122,12 @@ class MemoryMap:
             buffer.defined = True
             buffer.cells[:, Cell.DEFINED // 4] = 1
 
+    def forget(self) -> None:
+        """Drops who touched what, not what is defined: epochs begin anew."""
+        for buffer in self._buffers.values():
+            buffer.cells[:, Cell.DEFINED // 4] = buffer.cells[:, Cell.DEFINED // 4] > 0
+            buffer.cells[:, : Cell.DEFINED // 4] = 0
+
     def watch(self, granule: int) -> None:
         """Gives every buffer cells of at most this many bytes."""
         for number, buffer in self._buffers.items():

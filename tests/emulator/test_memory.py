@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tensorc.emulator import EmulatedDevice, EmulationError, LaunchReport
+from tensorc.emulator.device import LAST_EPOCH
 from tests.emulator.kernels import ptx_of
 
 KERNELS = """
@@ -193,3 +194,18 @@ def test_module_variables_keep_their_values() -> None:
     another = device.load(ptx_of(KERNELS)).function("module")
     device.launch(another, 1, 32, [device.wrap(out)])
     assert out[32] == 41
+
+
+def test_epochs_begin_anew_before_they_end() -> None:
+    device = EmulatedDevice(strict=False)
+    fill = device.load(ptx_of(KERNELS)).function("fill")
+    memory = device.alloc(128, "memory")
+    device.launch(fill, 1, 32, [memory, np.int32(16)])
+    device._epoch = LAST_EPOCH + 1
+    device.launch(fill, 1, 32, [memory, np.int32(8)])
+    assert device._epoch < 100
+    shift = device.load(ptx_of(KERNELS)).function("shift")
+    out = device.wrap(np.zeros(32, np.float32))
+    device.launch(shift, 1, 32, [memory, out, np.int32(0)])
+    [finding] = [each for report in device.reports for each in report.findings]
+    assert (finding.kind, finding.offset) == ("Uninitialised", 64)
