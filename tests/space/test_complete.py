@@ -33,7 +33,7 @@ def test_nothing_decided_is_the_default() -> None:
 
 
 @given(st.sampled_from(sorted(TASKS)), st.integers(0, 10**6), st.floats(0, 1))
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_the_beginning_of_a_sentence_is_completed(name: str, seed: int, share: float) -> None:
     func = TASKS[name]()
     (sentence,) = Space(func, TARGET).sample(seed)

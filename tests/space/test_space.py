@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Generator, Iterator
+from functools import cache
 from itertools import islice
 from math import prod
 from typing import Any
@@ -31,6 +32,7 @@ TARGETS = ("cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4")
 SMALL = ("matmul_one_row", "softmax_short", "row_sum", "column_sum", "whole_sum_in_chunks")
 
 
+@cache
 def space_of(name: str, target: str = TARGETS[1]) -> Space:
     return Space(TASKS[name](), target)
 
@@ -125,7 +127,7 @@ def test_the_count_is_the_number_of_sentences(name: str) -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_equal_keys_have_equal_remaining_trees(name: str) -> None:
     for target in TARGETS:
-        assert unequal_nodes(space_of(name, target), seed=name, walks=30) is None
+        assert unequal_nodes(space_of(name, target), seed=name, walks=20) is None
 
 
 def test_a_wrong_key_is_found() -> None:
@@ -143,7 +145,7 @@ def test_a_wrong_key_is_found() -> None:
 
 
 @given(small_spaces(), st.integers(0, 10**9), st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_a_sentence_has_one_number(space: Space, seed: int, uniform: bool) -> None:
     (sentence,) = space.sample(seed, uniform=uniform)
     number = space.rank(sentence)
@@ -155,7 +157,7 @@ def test_a_sentence_has_one_number(space: Space, seed: int, uniform: bool) -> No
 
 
 @given(small_spaces(), st.integers(0, 10**9))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_every_option_can_be_completed(space: Space, seed: int) -> None:
     source, run = random.Random(seed), Run(space.start())
     while run.choice is not None:
@@ -172,7 +174,7 @@ def test_every_option_can_be_completed(space: Space, seed: int) -> None:
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_drawn_sentences_are_of_the_space(data: st.DataObject) -> None:
     space = Space(data.draw(tasks()), TARGETS[1])
     sentence = data.draw(sentences(space))
@@ -184,10 +186,10 @@ def test_drawn_sentences_are_of_the_space(data: st.DataObject) -> None:
 
 def test_a_seed_gives_the_same_sentences() -> None:
     for uniform in (False, True):
-        space = space_of("conv3x3")
+        space = space_of("matmul")
         few, many = (space.sample(7, n, uniform=uniform) for n in (5, 20))
         assert few == many[:5]
-        assert many == space_of("conv3x3").sample(7, 20, uniform=uniform)
+        assert many == Space(TASKS["matmul"](), TARGETS[1]).sample(7, 20, uniform=uniform)
         assert many != space.sample(8, 20, uniform=uniform)
         assert len({sentence.values for sentence in many}) > 10
 
@@ -200,7 +202,7 @@ def chi_square(counts: list[int], expected: list[float]) -> float:
 
 
 def test_uniform_draws_are_uniform_and_walks_are_not() -> None:
-    space, draws = space_of("matmul_one_column"), 2500
+    space, draws = toy_space(), 4000
     every = [sentence.values for sentence in space.enumerate()]
     uniform = [draws / len(every)] * len(every)
     drawn = Counter(s.values for s in space.sample("draws", draws, uniform=True))
@@ -210,6 +212,7 @@ def test_uniform_draws_are_uniform_and_walks_are_not() -> None:
         draws * prod(1 / len(choice.options) for choice, _ in space.sentence(values).decisions)
         for values in every
     ]
+    assert min(*chances, *uniform) > 5
     walked = Counter(s.values for s in space.sample("walks", draws))
     found = [walked[v] for v in every]
     assert abs(chi_square(found, chances)) < 4
@@ -295,7 +298,7 @@ def test_old_records_stay_valid() -> None:
 
 
 @given(small_spaces(), small_spaces(), st.integers(0, 10**9))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_a_record_of_one_task_can_be_replayed_on_another(
     space: Space, other: Space, seed: int
 ) -> None:
@@ -307,16 +310,16 @@ def test_a_record_of_one_task_can_be_replayed_on_another(
 
 
 def test_decisions_that_are_kept_are_no_choices() -> None:
-    space = space_of("matmul").keeping([("template", "matmul", "tiled")])
-    part = space.keeping([("vector", "C", "i")]).keeping({("order", "C"): "vector last"})
-    assert list(part.kept) == [("template", "matmul"), ("vector", "C"), ("order", "C")]
+    space = space_of("matmul_one_row").keeping([("template", "matmul", "tiled")])
+    part = space.keeping([("width", "j", 8)]).keeping({("unroll", "k"): 2})
+    assert list(part.kept) == [("template", "matmul"), ("width", "j"), ("unroll", "k")]
     assert part.count == len(list(part.enumerate()))
     assert 0 < part.count < space.count
+    kept = [(*name, value) for name, value in part.kept.items()]
     for sentence in part.sample(0, 20):
-        kept = [(*name, value) for name, value in part.kept.items()]
         whole = space.replay([*sentence.record, *kept])
         assert whole.steps == sentence.steps
-        assert ("vector", "C", "i") in whole.record
+        assert ("width", "j", 8) in whole.record
 
 
 def test_a_space_is_made_of_functions_schedules_and_facts() -> None:
