@@ -4,11 +4,11 @@
     python -m bench.kills --count 12       fewer
     python -m bench.kills --seed 7 --json kills.json
 
-A search measures candidates and appends their records. It, or one of the processes that it builds
-and runs in, gets a SIGKILL at a random moment; a search that was killed is started again and leaves
-out what is recorded. In the end every candidate has its record, no record that was acknowledged is
-missing, no line but the torn ones is bad, and nothing that was started still runs. Exits with 1
-otherwise.
+A search measures candidates and appends their records. It, one of the processes that it builds or
+runs in, or another process that only appends to the same file, gets a SIGKILL at a random moment. A
+search that was killed is started again and leaves out what is recorded. In the end no record that
+was acknowledged is missing, none is there twice, no line but the torn ones is bad, and nothing that
+was started still runs. Exits with 1 otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import random
 import signal
@@ -30,13 +31,13 @@ from pathlib import Path
 
 from tensorc.ir.parse import parse
 from tensorc.runtime.measure.candidate import Candidate, Limits
-from tensorc.runtime.measure.local import LocalMeasurer
+from tensorc.runtime.measure.record import Outcome, Record
 from tensorc.runtime.measure.records import RecordFile, read_records
 from tensorc.target import Target
 
 CANDIDATES = 100_000
 """More than a search ever gets through before it is stopped."""
-KINDS = ("search", "search", "builder", "runner")
+KINDS = ("search", "builder", "runner", "writer", "writer")
 LATEST = 0.5
 """Seconds after which a search is killed, counted from its first record, at most."""
 START_SECONDS = 300.0
@@ -53,8 +54,8 @@ class Kills:
     """What became of a number of kills.
 
     `records` and `torn` count the lines of the file, `missing` the acknowledged records that are
-    not in it, `twice` candidates with more than one record though none was lost, `killed` the
-    measurements that were ended with their process and recorded as such, `alive` processes.
+    not in it, `twice` candidates with more than one, `killed` the measurements that ended with
+    their process and are recorded as such, `alive` the processes that still run.
     """
 
     kills: int
@@ -68,7 +69,7 @@ class Kills:
 
     @property
     def passed(self) -> bool:
-        # A search that is killed between its append and its acknowledgement leaves one torn line.
+        # Whoever is killed within a write leaves one torn line.
         return not self.missing and not self.twice and not self.alive and self.torn <= self.kills
 
 
@@ -81,8 +82,11 @@ def candidates() -> Iterator[Candidate]:
 
 def search(path: Path) -> None:
     """Measure what is not recorded yet; acknowledge each record by its seed, after its append."""
+    # A writer needs none of what this imports, and starts in a fraction of the time.
+    from tensorc.runtime.measure.local import LocalMeasurer
+
     done = {record.seed for record in read_records(path)} if path.exists() else set()
-    limits = Limits(samples=1, least_samples=1)
+    limits = Limits(samples=1, least_samples=1, race=math.inf)
     with RecordFile(path) as file, LocalMeasurer(limits, builders=1) as measurer:
         left = [one for one in candidates() if one.seed not in done]
         for begin in range(0, len(left), 4):
@@ -93,6 +97,16 @@ def search(path: Path) -> None:
                 print(record.seed, *pids, flush=True)
 
 
+def write(path: Path, first: int) -> None:
+    """Append records without end, as fast as can be, and acknowledge each by its seed."""
+    text = TEXT.format(size=256).strip()
+    target = Target.parse("cpu:x86-64-v2")
+    with RecordFile(path) as file:
+        for seed in range(first, first + CANDIDATES):
+            file.append(Record("0" * 64, text, target, 1, "", Outcome.OK, times=(1e-3,), seed=seed))
+            print(seed, flush=True)
+
+
 def kill(path: Path, count: int, seed: int) -> Kills:
     """Run searches and kill them, or their processes, so many times."""
     draw, begin = random.Random(seed), time.monotonic()
@@ -100,24 +114,25 @@ def kill(path: Path, count: int, seed: int) -> Kills:
     started: set[int] = set()
     kills = 0
     while kills < count:
-        running = _Search(path)
-        moment = time.monotonic() + draw.random() * LATEST
-        while kills < count:
-            seen, pids = running.read_until(moment)
+        running = _Running("search", path)
+        kind = ""
+        while kills < count and kind != "search":
+            seen, pids = running.read_until(time.monotonic() + draw.random() * LATEST)
             acknowledged |= seen
             started |= pids
             kind = draw.choice(KINDS)
             kills += 1
-            if kind == "search":
-                break
-            if running.pids:
+            if kind == "writer":
+                writer = _Running("write", path, (kills + 1) * CANDIDATES)
+                acknowledged |= writer.read_until(time.monotonic() + draw.random() * LATEST)[0]
+                acknowledged |= writer.kill()
+            elif kind != "search":
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(running.pids[kind == "runner"], signal.SIGKILL)
-            moment = time.monotonic() + draw.random() * LATEST
         acknowledged |= running.kill()
     found = read_records(path)
     seeds = Counter(record.seed for record in found)
-    killed = sum(not record.ok for record in found)
+    killed = sum(record.outcome is Outcome.CRASH for record in found)
     alive = _still_alive(started)
     return Kills(
         kills,
@@ -131,25 +146,25 @@ def kill(path: Path, count: int, seed: int) -> Kills:
     )
 
 
-class _Search:
-    """A search in a process of its own."""
+class _Running:
+    """A function of this module in a process of its own, which says what it has appended."""
 
-    def __init__(self, path: Path):
+    def __init__(self, function: str, path: Path, *arguments: int):
+        given = ", ".join((f"Path({str(path)!r})", *map(str, arguments)))
         program = f"import sys; sys.path[:] = {sys.path!r}\n"
-        program += "from pathlib import Path\nfrom bench.kills import search\n"
-        program += f"search(Path({str(path)!r}))"
+        program += f"from bench.kills import *\n{function}({given})"
         self._process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         self._output = self._process.stdout
         os.set_blocking(self._output.fileno(), False)
         self._text = b""
         self.pids: list[int] = []
-        deadline = time.monotonic() + START_SECONDS
         self._first: set[int] = set()
-        while not self.pids:
+        deadline = time.monotonic() + START_SECONDS
+        while not self._first:
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("a search does not start")
-            self._first |= self._read()
+                raise RuntimeError(f"{function} does not start")
+            self._first = self._read()
             time.sleep(0.005)
 
     def _read(self) -> set[int]:
