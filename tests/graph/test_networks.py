@@ -298,6 +298,19 @@ def test_other_floats(dtype):
         )
 
 
+def test_results_of_bf16_have_its_dtype_in_numpy():
+    class Shorter(nn.Module):
+        def forward(self, x):
+            return x.bfloat16(), x + 1
+
+    x = np.array([1.0, 2.5], np.float32)
+    network = compile(Shorter().eval(), (torch.from_numpy(x),), backend=interpreted)
+    short, sums = network(x)
+    assert (short.dtype.name, sums.dtype.name) == ("bfloat16", "float32")
+    assert short.astype(np.float32).tolist() == [1.0, 2.5]
+    assert network(torch.from_numpy(x))[0].dtype is torch.bfloat16
+
+
 def test_tokens_outside_of_the_vocabulary_touch_nothing():
     module = Embedded().eval()
     tokens = torch.tensor([[3, 10, 0, 1, 2]])
