@@ -29,6 +29,7 @@ from tests.emulator.kernels import (
     histogram,
     matmul,
     reduction,
+    registers,
     softmax,
     tensor_cores,
     transpose,
@@ -38,6 +39,7 @@ from tests.emulator.race_programs import detected, races, random_program
 # (case, milliseconds of the prototype without and with detectors; None where it has none)
 CASES: tuple[tuple[str, Case, float | None, float | None], ...] = (
     ("matmul 256^3", matmul(256, 256, 256), 117.0, 760.0),
+    ("registers 256^3", registers(256, 256), 44.0, 157.0),
     ("softmax 32 x 1000", softmax(32, 1000), None, 23.0),
     ("bf16 mma 128^3", tensor_cores(128, 128), 9.0, 33.0),
     ("histogram 5000", histogram(5000), None, 5.0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -29,6 +29,41 @@ extern "C" __global__ void matmul(const float* a, const float* b, float* c, int 
     __syncthreads();
   }
   c[row * n + column] = sum;
+}
+"""
+# Blocks of 128 x 128, 8 x 8 of them in the registers of each of 256 threads.
+REGISTERS = """
+extern "C" __global__ void registers(const float* a, const float* b, float* c, int n, int depth) {
+  __shared__ float tile_a[8][132];
+  __shared__ float tile_b[8][128];
+  int t = threadIdx.x, x = t % 16 * 4, y = t / 16 * 4;
+  const float* from_a = a + (blockIdx.y * 128 + t / 2) * depth + t % 2 * 4;
+  const float* from_b = b + t / 32 * n + blockIdx.x * 128 + t % 32 * 4;
+  float sum[8][8] = {};
+  for (int start = 0; start < depth; start += 8) {
+    float4 p = *(const float4*)(from_a + start);
+    *(float4*)&tile_b[t / 32][t % 32 * 4] = *(const float4*)(from_b + start * n);
+    float parts[4] = {p.x, p.y, p.z, p.w};
+    for (int i = 0; i < 4; ++i) tile_a[t % 2 * 4 + i][t / 2] = parts[i];
+    __syncthreads();
+    #pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      float u[8], v[8];
+      for (int half = 0; half < 2; ++half) {
+        *(float4*)&u[4 * half] = *(const float4*)&tile_a[k][64 * half + y];
+        *(float4*)&v[4 * half] = *(const float4*)&tile_b[k][64 * half + x];
+      }
+      for (int i = 0; i < 8; ++i)
+        for (int j = 0; j < 8; ++j) sum[i][j] += u[i] * v[j];
+    }
+    __syncthreads();
+  }
+  for (int i = 0; i < 8; ++i)
+    for (int j = 0; j < 8; j += 4) {
+      int row = blockIdx.y * 128 + i / 4 * 64 + y + i % 4;
+      *(float4*)&c[row * n + blockIdx.x * 128 + j / 4 * 64 + x] =
+          make_float4(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
+    }
 }
 """
 REDUCTION = """
@@ -238,6 +273,12 @@ def matmul(rows: int, columns: int, depth: int) -> Case:
     )  # fmt: skip
 
 
+def registers(size: int, depth: int) -> Case:
+    small = matmul(size, size, depth)
+    grid = (size // 128, size // 128)
+    return replace(small, name="registers", source=REGISTERS, grid=grid, block=(256,))
+
+
 def softmax(rows: int, columns: int) -> Case:
     return Case(
         "softmax", SOFTMAX, (rows,), (128,),
@@ -296,6 +337,7 @@ CASES = {
     case.name + suffix: case
     for case, suffix in (
         (matmul(32, 48, 64), ""),
+        (registers(128, 24), ""),
         (reduction(1000), ""),
         (transpose(64), ""),
         (softmax(3, 300), ""),
