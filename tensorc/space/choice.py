@@ -22,7 +22,7 @@ Name: TypeAlias = tuple[str, str]
 Template: TypeAlias = Generator["Choice", Value, tuple[Step, ...]]
 TemplateFunction: TypeAlias = Callable[[Facts], Template]
 
-PARTS = frozenset({"width", "parts", "rows", "unroll", "tile", "block"})
+PARTS = frozenset({"width", "parts", "rows", "unroll", "tile", "chunks", "block"})
 """The kinds of decisions that are sizes of a part of their subject, most often an axis."""
 
 

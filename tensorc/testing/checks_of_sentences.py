@@ -162,7 +162,7 @@ def verdict(func: Func, space: Space, found: Outside) -> str:
 
 def _extent(facts: Facts, choice: Choice) -> int | None:
     """The extent of what a choice cuts; None when it is not known."""
-    if choice.kind in ("tile", "parts"):
+    if choice.kind in ("tile", "parts", "chunks"):
         return max(o for o in choice.options if isinstance(o, int))
     axes = [a for stage in facts.stages for a in stage.axes if a.name == choice.subject]
     return axes[0].extent if axes else None

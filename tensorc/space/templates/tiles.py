@@ -34,8 +34,8 @@ MOST_UNROLLED = 96
 MOST_TILES = 64
 """Tiles of a block along one axis."""
 
-MOST_STEPS = 512
-"""Steps of a chunk of the reduction, if it is cut into chunks."""
+MOST_CHUNKS = 64
+"""Chunks of a reduction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +127,17 @@ def _steps(
         made[axis.name] = Tile(steps, part)
         room = max(room // part, 1)
         if axis is longest:
-            options = (*(n for n in tile_options(steps, MOST_STEPS) if 1 < n < steps), steps)
-            block = yield Choice("tile", axis.name, options, steps, (room, *key[1:]))
-            assert isinstance(block, int)
-            if block < steps:
-                made[axis.name] = Tile(-(-steps // block), part, block=block)
+            options = tuple(n for n in tile_options(steps, MOST_CHUNKS) if _makes(n, steps))
+            chunks = yield Choice("chunks", axis.name, options, 1, (room, *key[1:]))
+            assert isinstance(chunks, int)
+            if chunks > 1:
+                made[axis.name] = Tile(chunks, part, block=-(-steps // chunks))
+
+
+def _makes(chunks: int, steps: int) -> bool:
+    """Whether so many chunks are needed for the steps, and have several each."""
+    size = -(-steps // chunks)
+    return chunks == 1 or (size > 1 and -(-steps // size) == chunks)
 
 
 def _parts(
