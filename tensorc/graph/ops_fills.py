@@ -88,7 +88,8 @@ def arange(
     if not whole and not to.is_float:
         raise RefusedError("fractions as integers")
     # Of fractions, torch rounds the quotient before it rounds up.
-    count = max(0, -((start - end) // step) if whole else math.ceil((end - start) / step))
+    steps = -((start - end) // step) if whole else math.ceil((end - start) / step)
+    count = max(0, int(steps))
     # torch adds in f64 (or i64) and rounds once.
     wide = DType.F64 if to.is_float else DType.I64
 
