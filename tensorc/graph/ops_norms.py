@@ -217,7 +217,12 @@ def batch_norm(
 
     del momentum
     nothing = Operand((0,), running_mean.dtype, lambda _: number(0, running_mean.dtype))
-    return Operand(self.shape, self.dtype, element), nothing, nothing
+    if self.rank > 1:
+        return Operand(self.shape, self.dtype, element), nothing, nothing
+    if self.size:
+        raise RefusedError(f"batch norm of a tensor of {self.rank} dimensions")
+    # Torch takes a tensor without channels, and so without elements, of any rank.
+    return self, nothing, nothing
 
 
 def _channel_dimensions(self: Any, **_: object) -> tuple[int, ...]:
