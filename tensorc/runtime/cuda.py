@@ -32,6 +32,7 @@ from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
 from tensorc.ir.walk import variables
 from tensorc.runtime.abi import Signature
+from tensorc.runtime.array import View
 from tensorc.runtime.cache import CacheKey, CompileCache
 from tensorc.runtime.device import MAX_GRID, Argument, Device, DeviceFunction, DeviceMemory
 from tensorc.runtime.entry import Call, make_entry
@@ -96,14 +97,36 @@ class CudaModule(Module):
         if packs:
             raise ArgumentError("packs", "a layout that was changed is not packed on a device yet")
         self.program = lower_cuda(func, target, options)
-        self.device = device_named(device)
+        self._wanted = device
         self._entry = make_entry(self.signature)
         self._call: Call = self._first_call
+
+    @cached_property
+    def device(self) -> ArrayDevice:
+        """Where the kernels run; looked for at the first call, since compiling needs no device.
+
+        Raises:
+            DeviceError: the device cannot be had.
+            ArgumentError: there is no device of this name.
+        """
+        return device_named(self._wanted)
 
     @cached_property
     def signature(self) -> Signature:
         """The parameters and sizes of the interface."""
         return Signature(self.func.name, self.func.params)
+
+    def __call__(self, *arguments: object) -> None:
+        """Run the function; on a GPU its arrays are arrays there, such as CuPy's.
+
+        Raises:
+            ArgumentError: an argument does not fit, or is an array on the wrong side.
+            DeviceError: the device cannot be had, or a launch failed.
+            LimitError: a grid would be larger than the device allows.
+        """
+        if self.device.name != "emulated":
+            arguments = tuple(map(_on_device, arguments))
+        self._call(*arguments)
 
     def _first_call(self, *arguments: object) -> None:
         self._call = self._entry.bind(self._run, self._failure, _nothing, Workspaces(False))
@@ -190,7 +213,9 @@ class CudaModule(Module):
         self, buffer: Buffer, address: int, values: Mapping[str, Value], mode: str
     ) -> DeviceMemory:
         """The memory of an argument, as the device takes it."""
-        size = _bytes(buffer, values)
+        size, at = _bytes(buffer, values), getattr(self.device, "at", None)
+        if at is not None:
+            return cast(DeviceMemory, at(address, size))
         raw = (ctypes.c_uint8 * size).from_address(address) if size else bytearray()
         array = np.frombuffer(memoryview(raw), np.uint8)
         array.flags.writeable = mode in ("out", "inout")
@@ -245,6 +270,20 @@ class _Frame:
 
     def value(self, expr: Expr) -> Any:
         return _known(expr, self.values)
+
+
+def _on_device(argument: object) -> object:
+    """An array of a GPU as the entry check takes it; anything else as it is."""
+    if isinstance(argument, np.ndarray):
+        raise ArgumentError("arguments", "an array of the CPU; pass one of the GPU, such as CuPy's")
+    interface = getattr(argument, "__cuda_array_interface__", None)
+    if interface is None:
+        return argument
+    address, read_only = interface["data"]
+    name, strides = np.dtype(interface["typestr"]), interface.get("strides")
+    dtype = next((d for d, n in STORAGE.items() if n == name and d is not DType.BF16), None)
+    locked = "it is read-only" if read_only else ""
+    return View(address, interface["shape"], strides, dtype, name.name, locked, argument)
 
 
 def _nothing() -> None:

@@ -1,0 +1,125 @@
+"""Modules for devices: what is passed, what is refused, what is kept."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorc as tc
+from tensorc.codegen.cubin import parameters
+from tensorc.emulator.device import EmulatedDevice
+from tensorc.errors import CompileError
+from tensorc.runtime.device import DeviceError
+from tests.codegen.cuda.checking import schedule
+
+SCALED = """
+def scaled(
+    A: Buffer["f32", N], alpha: f32, n: i64, half: f16, on: bool, B: Buffer["f32", N, "out"]
+):
+    for i in range(N):
+        B[i] = select(on and i64(i) < n, A[i] * alpha + f32(half), 0.0)
+"""
+
+
+def bound(text: str = SCALED) -> tc.Schedule:
+    s = schedule(text)
+    block, thread = s.split("i", 32)
+    s.bind(block, "blockIdx.x")
+    s.bind(thread, "threadIdx.x")
+    return s
+
+
+def test_parameters_are_packed_as_the_cubin_has_them() -> None:
+    module = tc.build(bound(), device="emulated")
+    (kernel,) = module.kernels
+    names = [parameter.name for parameter in kernel.text.parameters]
+    assert names == ["A", "alpha", "n", "half", "on", "B", "N"]
+    assert parameters(module.cubin())["scaled"] == (8, 4, 8, 4, 1, 8, 8)
+    a = np.arange(70, dtype=np.float32)
+    found = module.run(a, 2.0, 50, np.float16(0.5), True)
+    np.testing.assert_array_equal(found, np.where(np.arange(70) < 50, 2 * a + 0.5, 0))
+
+
+def test_an_image_that_is_no_cubin() -> None:
+    with pytest.raises(CompileError, match="no cubin"):
+        parameters(b".version 9.0")
+    with pytest.raises(CompileError, match="damaged cubin"):
+        parameters(b"\x7fELF\x02\x01" + bytes(100))
+
+
+def test_compiling_needs_no_device() -> None:
+    module = tc.build(bound())
+    assert "__global__" in module.source()
+    assert ".entry scaled" in module.ptx()
+    if importlib.util.find_spec("cupy") is None:
+        a = np.zeros(3, np.float32)
+        with pytest.raises(DeviceError, match=r"CuPy is not installed .*tensorc\[cuda13\]"):
+            module.run(a, 1.0, 1, np.float16(0), True)
+
+
+def test_devices_and_stages_that_are_not_there() -> None:
+    s = bound()
+    with pytest.raises(tc.ArgumentError, match="legal here: emulated, cupy"):
+        tc.build(s, device="tpu").run(np.zeros(1, "f4"), 1.0, 1, np.float16(0), True)
+    with pytest.raises(tc.ArgumentError, match="legal here: ir, cuda, ptx, kernel"):
+        tc.build(s, device="emulated").source("sass")
+    with pytest.raises(tc.ArgumentError, match="a device is for cuda targets"):
+        tc.build(tc.parse(SCALED), device="emulated")
+
+
+def test_a_grid_that_is_too_large_is_refused_at_the_launch() -> None:
+    s = schedule(
+        """
+def rows(A: Buffer["i8", N], B: Buffer["i8", N, "out"]):
+    for i in range(N):
+        B[i] = A[i]
+"""
+    )
+    s.bind("i", "blockIdx.y")
+    module = tc.build(s, device="emulated")
+    with pytest.raises(tc.LimitError, match=r"blockIdx.y has 65536 blocks, at most 65535"):
+        module.run(np.zeros(65536, np.int8))
+
+
+class OnGpu:
+    """An array that says that it is on a GPU."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.__cuda_array_interface__ = {**array.__array_interface__, "version": 3}
+
+
+class Gpu(EmulatedDevice):
+    """The emulator behind what a GPU takes: cubins, and arrays there."""
+
+    ptx = ""
+
+    @property
+    def name(self) -> str:
+        return "gpu"
+
+    def load(self, image: bytes | str, file: str = "") -> Any:
+        assert isinstance(image, bytes)
+        assert image[:4] == b"\x7fELF"
+        return super().load(self.ptx)
+
+    def at(self, address: int, size: int) -> Any:
+        raw = (ctypes.c_uint8 * size).from_address(address)
+        return self.wrap(np.frombuffer(memoryview(raw), np.uint8))
+
+
+def test_arrays_of_a_gpu() -> None:
+    device = Gpu()
+    module = tc.build(bound(), device=device)
+    device.ptx = module.ptx()
+    a, b = np.arange(40, dtype=np.float32), np.zeros(40, np.float32)
+    module(OnGpu(a), 3.0, 40, np.float16(0), True, OnGpu(b))
+    np.testing.assert_array_equal(b, 3 * a)
+    with pytest.raises(tc.ArgumentError, match="an array of the CPU"):
+        module(a, 3.0, 40, np.float16(0), True, b)
+    with pytest.raises(tc.ArgumentError, match="its dtype is float64, needed f32"):
+        module(OnGpu(a.astype("f8")), 3.0, 40, np.float16(0), True, OnGpu(b))
