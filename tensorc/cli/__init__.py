@@ -1,4 +1,4 @@
-"""The command line: `tensorc run|tasks|compile|show|check|replay|explain|bench`."""
+"""The command line: `tensorc run|tasks|tune|compile|show|check|replay|explain|bench|...`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["main"]
 def main() -> None:
     """The entry point of the console script."""
     try:
-        from tensorc.cli.app import app
+        from tensorc.cli.searches import app
     except ModuleNotFoundError as missing:
         if missing.name not in ("typer", "rich"):
             raise

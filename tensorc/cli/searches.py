@@ -1,0 +1,103 @@
+"""The commands that search by measurement: tune one thing now, or collect records of many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tensorc.cli.app import AsJson, Target, Threads, app
+from tensorc.cli.refusals import emit, refusals
+
+if TYPE_CHECKING:
+    from tensorc.search.collect import Done
+
+
+@app.command()
+def tune(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUBJECT", help="a task of the task set, a network, or FILE.py:FUNC"
+        ),
+    ],
+    tuner: Annotated[
+        str, typer.Option(help="default, random, evolutionary or roller")
+    ] = "evolutionary",
+    trials: Annotated[
+        int, typer.Option(min=1, help="candidates that are tried, for each task")
+    ] = 64,
+    records: Annotated[
+        Path | None, typer.Option(help="append to this file; what it holds is not tried again")
+    ] = None,
+    threads: Threads = 0,
+    target: Target = "cpu",
+    seed: Annotated[int, typer.Option(help="of the tuner's random numbers")] = 0,
+    executor: Annotated[str, typer.Option(help="local, or dask://HOST:PORT")] = "local",
+    plot: Annotated[
+        Path | None, typer.Option(help="the best time after each trial, .png or .html")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search for fast schedules by measurement; goes on where an earlier search stopped."""
+    from tensorc import config
+    from tensorc.cli.tune import Settings, tune_all
+
+    settings = Settings(
+        tuner, trials, records, threads or config.num_threads, target, seed, executor, plot
+    )
+    with refusals(as_json):
+        found = tune_all(subject, settings)
+    if as_json:
+        emit(found)
+        return
+    for name, one in found.items():
+        best = "nothing was right" if one["best"] is None else f"best {one['best'] * 1e6:.1f} us"
+        typer.echo(f"{name}: {best}, {one['ok']} of {one['trials']} trials ok")
+
+
+@app.command()
+def collect(
+    folder: Annotated[Path, typer.Argument(help="for the records and the log")],
+    tasks: Annotated[int, typer.Option(min=0, help="so many training tasks; 0: all")] = 0,
+    random: Annotated[int, typer.Option(min=0, help="random programs of each task")] = 48,
+    evolutionary: Annotated[int, typer.Option(min=0, help="evolved programs of each task")] = 64,
+    level: Annotated[
+        list[str] | None, typer.Option(help="x86-64-v3, ...; default: all that run here")
+    ] = None,
+    thread: Annotated[
+        list[int] | None, typer.Option(help="thread counts; default: 1 and 2")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="stop after so many programs")] = None,
+    executor: Annotated[str, typer.Option(help="local, or dask://HOST:PORT")] = "local",
+    pack: Annotated[
+        Path | None, typer.Option(help="measure nothing, write compressed files there")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Collect records of the training tasks; started again, it goes on where it stopped."""
+    from tensorc.search import collect as collecting
+    from tensorc.tasks import task_set
+
+    with refusals(as_json):
+        training = task_set().of_split("training")
+        if pack is not None:
+            written = [str(path) for path in collecting.pack(folder, training, pack)]
+            emit({"written": written}) if as_json else typer.echo("\n".join(written))
+            return
+        tuners = [("random", random), ("evolutionary", evolutionary)]
+        levels = collecting.runnable(level or collecting.LEVELS)
+        chosen = training[: tasks or None]
+        counts = thread or [1, 2]
+        planned = list(collecting.jobs(chosen, levels, counts, [t for t in tuners if t[1]]))
+        trials = collecting.collect(chosen, planned, folder, executor, limit, _say)
+    emit({"trials": trials}) if as_json else typer.echo(f"{trials} trials")
+
+
+def _say(done: Done) -> None:
+    job = done.job
+    best = "-" if done.best is None else f"{done.best * 1e6:.1f} us"
+    what = f"{job.task} {job.target} {job.threads} {job.tuner}"
+    counts = f"{done.ok} of {done.trials} ok, best {best}, {done.seconds:.1f} s {done.error}"
+    typer.echo(f"# {what}: {counts}", err=True)
