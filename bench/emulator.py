@@ -23,6 +23,7 @@ import numpy as np
 from tensorc.emulator import EmulatedDevice
 from tensorc.emulator.device import EmulatedFunction
 from tensorc.emulator.module import PtxModule
+from tensorc.emulator.schedule_text import runtime
 from tensorc.target import Target
 from tests.emulator.kernels import (
     Case,
@@ -77,6 +78,8 @@ def main() -> None:
     parser.add_argument("--fuzz", type=int, default=0, metavar="N", help="random programs")
     parser.add_argument("--seed", type=int, default=1, help="of the random programs")
     given = parser.parse_args()
+    # Scheduler and detectors are compiled once per process, before the first kernel is.
+    runtime()
     rows = [row for case in CASES for row in _timed(*case, given.repeats)] if given.repeats else []
     report(Target.parse("cpu").describe(), rows, given.json)
     if given.fuzz:
