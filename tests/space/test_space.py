@@ -126,8 +126,7 @@ def test_the_count_is_the_number_of_sentences(name: str) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_equal_keys_have_equal_remaining_trees(name: str) -> None:
-    for target in TARGETS:
-        assert unequal_nodes(space_of(name, target), seed=name, walks=20) is None
+    assert unequal_nodes(space_of(name), seed=name, walks=30) is None
 
 
 def test_a_wrong_key_is_found() -> None:
