@@ -169,10 +169,10 @@ class CompiledNetwork:
         time is set against its roofline (Williams, Waterman, Patterson, 2009).
 
         Raises:
-            ArgumentError: as a call; or `runs` is less than 1.
+            ArgumentError: as a call; or `runs` is no integer of 1 or more.
         """
-        if runs < 1:
-            raise ArgumentError("runs", f"expected 1 or more, got {runs}")
+        if not isinstance(runs, int) or runs < 1:
+            raise ArgumentError("runs", f"expected an integer of 1 or more, got {runs!r:.80}")
         given = self._network.flatten(arguments, keywords)
         inputs, arrays = self._inputs.arrays(given), self._results_for(given)[1]
         self._executor.run(inputs, arrays)

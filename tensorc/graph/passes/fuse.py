@@ -128,6 +128,8 @@ class _Fusion:
         users = self.users.get(node.output, [])
         if len(users) != 1 or users[0].op != "view" or len(node.inputs) != 1:
             return False
+        if not node.output.size:
+            return False
         return self._divides(node, users[0])
 
     def _divides(self, node: Node, reshape: Node) -> bool:
