@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tensorc as tc
 from tensorc.codegen.nvrtc import compile_cuda
+from tensorc.emulator.device import EmulatedDevice
 from tensorc.ir.nodes import Barrier, Func
 from tensorc.ir.walk import nodes
 from tensorc.schedule.facts import facts
@@ -68,6 +70,19 @@ def test_a_large_product_has_no_spills_and_moves_neighbours_as_one() -> None:
     assert "*(tc_vec<float, 4> *)&B_pack" in body
     assert "*(tc_vec<float, 4> *)&C" in body
     assert "if (" not in body
+
+
+def test_a_large_product_meets_no_bank_twice_and_wastes_no_sector() -> None:
+    device = EmulatedDevice(counters=True)
+    module = tc.build(tiled(product(128, 128, 16), LARGE), device=device)
+    draw = np.random.default_rng(0)
+    a, b = draw.random((128, 16), dtype="f4"), draw.random((16, 128), dtype="f4")
+    np.testing.assert_allclose(module.run(a, b), a @ b, rtol=1e-5)
+    counters = device.reports[-1].counters
+    shared = [c for c in counters if c.space == "shared"]
+    assert {c.conflict_factor for c in shared} == {1.0}
+    assert {c.bytes for c in shared if c.kind == "read"} == {16}
+    assert {c.efficiency for c in counters if c.space == "global"} == {1.0}
 
 
 @pytest.mark.parametrize("shape", [(4, 64, 64), (64, 64, 4), (1, 1, 64)])
