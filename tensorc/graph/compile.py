@@ -171,7 +171,7 @@ class CompiledNetwork:
         Raises:
             ArgumentError: as a call; or `runs` is no integer of 1 or more.
         """
-        if not isinstance(runs, int) or runs < 1:
+        if type(runs) is not int or runs < 1:
             raise ArgumentError("runs", f"expected an integer of 1 or more, got {runs!r:.80}")
         given = self._network.flatten(arguments, keywords)
         inputs, arrays = self._inputs.arrays(given), self._results_for(given)[1]
