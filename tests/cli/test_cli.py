@@ -160,7 +160,7 @@ def test_hot_loop_takes_the_innermost() -> None:
         (("tasks", "nope"), "there is no 'nope'; legal here: resnet50"),
         (("tasks", "missing.pt2"), "there is no file 'missing.pt2'"),
         (("run", "missing.onnx"), "missing.onnx"),
-        (("run", "missing.pt2", "--layers", "3"), "a file has none, got num_hidden_layers"),
+        (("run", "missing.pt2", "--layers", "3"), "missing.pt2 takes no number of layers"),
         (("show", "-", "--trace", "-"), "standard input holds the program already"),
         (("show", "{source}:skew", "--target", "tpu"), "tpu"),
         (("check", "{source}:skew", "--trace", "missing.json"), "there is no file 'missing.json'"),
