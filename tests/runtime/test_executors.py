@@ -23,7 +23,7 @@ from tensorc.runtime.measure.local import LocalMeasurer
 from tensorc.runtime.measure.record import Outcome, Record
 from tests.runtime.misbehaving import candidate
 
-LIMITS = Limits(build_seconds=60.0, race=math.inf)
+LIMITS = Limits(build_seconds=60.0, run_seconds=60.0, race=math.inf)
 
 
 def outcomes(records: Iterator[Record] | list[Record]) -> list[Outcome]:

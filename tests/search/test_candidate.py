@@ -64,7 +64,9 @@ def test_constants_of_another_layout_come_with_their_packs() -> None:
     schedule.transform_layout("W", lambda x, y: (y // 8, x, y % 8))
     one = candidate(func, schedule, TARGET)
     assert applied(func, TARGET, one.steps) == (schedule.func, schedule.packs)
-    with LocalMeasurer(Limits(race=math.inf), builders=1) as measurer:
+    with LocalMeasurer(
+        Limits(build_seconds=60.0, run_seconds=60.0, race=math.inf), builders=1
+    ) as measurer:
         packed, illegal = measurer.measure([one, candidate(func, [Parallel("k")], TARGET)])
     assert packed.ok, packed.reason
     assert illegal.outcome is Outcome.REFUSED
