@@ -10,6 +10,8 @@ import typer
 from tensorc.cli.app import AsJson, Target, Threads, app
 from tensorc.cli.refusals import emit, refusals
 
+__all__ = ["app", "collect", "tune"]
+
 if TYPE_CHECKING:
     from tensorc.search.collect import Done
 

@@ -97,9 +97,9 @@ def html(curves: Mapping[str, Sequence[float]]) -> str:
         parts.append(f'<path d="{line}{end}" fill="none" stroke="{colour}" stroke-width="2"/>')
         text = f'<text x="{WIDTH - 2 * EDGE}" y="{EDGE + 18 * number}" fill="{colour}">'
         parts.append(f"{text}{escape(name)}</text>")
-    for seconds in dict.fromkeys((low, math.sqrt(low * high), high)):
-        label = f'<text x="4" y="{down(seconds):.1f}">{seconds * 1e6:.4g} &#181;s</text>'
-        rule = f'<path d="M{EDGE},{down(seconds):.1f}H{WIDTH - EDGE}" stroke="#ccc"/>'
+    for level in dict.fromkeys((low, math.sqrt(low * high), high)):
+        label = f'<text x="4" y="{down(level):.1f}">{level * 1e6:.4g} &#181;s</text>'
+        rule = f'<path d="M{EDGE},{down(level):.1f}H{WIDTH - EDGE}" stroke="#ccc"/>'
         parts.insert(0, rule + label)
     parts.append(f'<text x="{WIDTH // 2}" y="{HEIGHT - 12}">trials: {most}</text>')
     data = {name: [s if s < math.inf else None for s in c] for name, c in curves.items()}

@@ -203,12 +203,23 @@ def test_every_error_can_be_pickled() -> None:
     package = importlib.import_module("tensorc")
     for module in pkgutil.walk_packages(package.__path__, "tensorc."):
         importlib.import_module(module.name)
+    from tensorc.codegen.nvrtc import NvrtcError, NvrtcMissingError
     from tensorc.dtype import DType
+    from tensorc.emulator.device import EmulationError
+    from tensorc.emulator.emitter import UnsupportedInstructionError
+    from tensorc.emulator.ptx_tokens import PtxError
     from tensorc.graph.graph import Value
     from tensorc.graph.onnx_calls import DependsOnDataError
     from tensorc.graph.unsupported import UnsupportedNetworkError
+    from tensorc.runtime.measure.failures import RecordsError
 
     network = {
+        NvrtcError: ("NVRTC_ERROR_COMPILATION", "what it printed", ("-arch=sm_90",)),
+        NvrtcMissingError: (("/a/place",),),
+        EmulationError: ("what the detectors found",),
+        PtxError: ("why", 1, 2, "a line"),
+        RecordsError: ("a/file.jsonl", "why"),
+        UnsupportedInstructionError: ("wgmma.sync", 3, "an operation", ("add",)),
         UnsupportedNetworkError: ("a network", ("a problem",)),
         DependsOnDataError: ("a size", Value("x", (1,), DType.I64)),
     }
