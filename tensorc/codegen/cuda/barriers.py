@@ -25,10 +25,12 @@ from tensorc.analysis.affine import TooComplexError, operation_limit
 from tensorc.analysis.deps import Dependence
 from tensorc.analysis.effects import Statement
 from tensorc.analysis.threads import shared_by_threads
+from tensorc.codegen.cuda.host import Host
+from tensorc.codegen.passes.trees import with_body
 from tensorc.errors import CompileError
 from tensorc.ir.grid import Kernel, kernels
-from tensorc.ir.nodes import Alloc, Barrier, For, Func, If, Seq, Stmt
-from tensorc.ir.walk import Path, at, replace_at, seq
+from tensorc.ir.nodes import Alloc, Barrier, For, Func, If, Node, Seq, Stmt
+from tensorc.ir.walk import Path, at, replace, replace_at, seq
 
 Gap: TypeAlias = tuple[Path, int]
 """The place of a statement that is no sequence itself, or of a sequence; and how many of its parts
@@ -54,21 +56,38 @@ class _Level:
         return ((self.place, gap) for gap in range(self.part + 1, self.parts + 1))
 
 
-def barriers(func: Func) -> Func:
+def barriers(func: Func, host: Host = ()) -> Func:
     """A kernel with the barriers that its phases need.
+
+    What `host`, around its launch, says of the variables that it passes is known: threads that
+    never run at all depend on nothing.
 
     Raises:
         CompileError: a value passes between threads where no barrier can stand, or the integer
             solver gives up.
     """
-    found = kernels(func)
+    whole = _launched(func, host)
+    found = kernels(whole)
     if not found:
         return func
     try:
-        demands = list(_demands(func, found[0]))
+        demands = list(_demands(whole, found[0]))
     except TooComplexError:
         raise CompileError(f"{func.name}: which threads depend on each other is too hard") from None
-    return _with_barriers(func, _chosen(demands))
+    body: Node = _with_barriers(whole, _chosen(demands)).body
+    for _ in host:
+        body = body.body  # type: ignore[attr-defined]
+    return replace(func, body=body)
+
+
+def _launched(func: Func, host: Host) -> Func:
+    """The kernel within what the host does around it."""
+    passed = {stmt.var for stmt in host if isinstance(stmt, For)}
+    body = func.body
+    for stmt in reversed(host):
+        body = with_body(stmt, body)
+    params = tuple(param for param in func.params if param.value not in passed)
+    return replace(func, params=params, body=body)
 
 
 # What is demanded ---------------------------------------------------------------------------------

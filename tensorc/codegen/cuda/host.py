@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tensorc.codegen.passes.extents import bound
 from tensorc.codegen.passes.trees import find, leaves, names_in, with_body
@@ -16,6 +17,9 @@ from tensorc.ir import arith
 from tensorc.ir.grid import is_block, is_thread
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, Param, Seq, Stmt, node
 from tensorc.ir.walk import replace, replace_buffer, seq
+
+# What the host does around a launch, outermost first.
+Host: TypeAlias = tuple[For | If, ...]
 
 
 @node
@@ -27,14 +31,19 @@ class Launch(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A kernel before it is lowered, and the loops of the host around its launch.
+    """A kernel before it is lowered, and the loops and conditions of the host around its launch.
 
     Its parameters are those of the whole function, then the temporaries of the host that are there,
     then the variables of the loops around.
     """
 
     func: Func
-    around: tuple[For, ...]
+    host: Host
+
+    @property
+    def around(self) -> tuple[For, ...]:
+        """The loops of the host."""
+        return _loops(self.host)
 
 
 def split(func: Func) -> tuple[Stmt, tuple[Part, ...]]:
@@ -49,30 +58,32 @@ class _Stage:
         self.func = func
         self.parts: list[Part] = []
 
-    def visit(self, stmt: Stmt, around: tuple[For, ...], memory: tuple[Buffer, ...]) -> Stmt:
+    def visit(self, stmt: Stmt, host: Host, memory: tuple[Buffer, ...]) -> Stmt:
         if _begins(stmt) or not any(map(_begins, find(stmt, For))):
-            return self._launch(stmt, around, memory)
+            return self._launch(stmt, host, memory)
         match stmt:
-            case For(body=body):
-                return with_body(stmt, self.visit(body, (*around, stmt), memory))
-            case If(body=body):
-                return with_body(stmt, self.visit(body, around, memory))
+            case For(body=body) | If(body=body):
+                return with_body(stmt, self.visit(body, (*host, stmt), memory))
             case Alloc(buffer=buffer, body=body):
-                held = _in_memory(buffer, around)
-                return Alloc(held, self.visit(body, around, (*memory, held)), stmt.span)
+                held = _in_memory(buffer, _loops(host))
+                return Alloc(held, self.visit(body, host, (*memory, held)), stmt.span)
             case Seq():
-                return seq(*(self.visit(part, around, memory) for part in _grouped(stmt)))
+                return seq(*(self.visit(part, host, memory) for part in _grouped(stmt)))
         raise TypeError(f"not a statement of the unlowered IR: {stmt!r}")
 
-    def _launch(self, stmt: Stmt, around: tuple[For, ...], memory: tuple[Buffer, ...]) -> Stmt:
+    def _launch(self, stmt: Stmt, host: Host, memory: tuple[Buffer, ...]) -> Stmt:
         if next(leaves(stmt), None) is None:
             return Seq(())
         first = self.func.name if not self.parts else f"{self.func.name}_{len(self.parts) + 1}"
         params = [*self.func.params, *(Param(buffer, "inout") for buffer in memory)]
-        params += [Param(loop.var) for loop in around]
+        params += [Param(loop.var) for loop in _loops(host)]
         body = _with_memory(stmt, memory)
-        self.parts.append(Part(Func(first, tuple(params), body, self.func.span), around))
+        self.parts.append(Part(Func(first, tuple(params), body, self.func.span), host))
         return Launch(len(self.parts) - 1)
+
+
+def _loops(host: Host) -> tuple[For, ...]:
+    return tuple(stmt for stmt in host if isinstance(stmt, For))
 
 
 def _begins(stmt: Stmt) -> bool:

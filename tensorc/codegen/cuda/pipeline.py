@@ -90,9 +90,9 @@ def _kernel(part: Part) -> Kernel:
         return made
 
     current = after("reductions", reductions(part.func))
-    placed = place(Part(current, part.around))
+    placed = place(Part(current, part.host))
     current = after("memory", placed.func)
-    current = after("barriers", barriers(current))
+    current = after("barriers", barriers(current, part.host))
     current = after("unrolling", unrolled(current))
     current = after("vectors", vectors(current))
     current = after("accumulators", accumulators(current))

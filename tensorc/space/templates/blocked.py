@@ -49,6 +49,15 @@ class Blocked:
     weights: Operand | None
 
 
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """A loop over `count` tiles of an axis."""
+
+    loop: str
+    count: int
+    axis: Axis
+
+
 @lru_cache(maxsize=64)
 def task(facts: Facts) -> Blocked | None:
     """The task over blocks of channels, None when it is another."""
@@ -198,31 +207,31 @@ def _pack(plan: Plan, found: Blocked, parts: int) -> None:
 
 def _loops(
     plan: Plan, found: Blocked, rows: int, parts: int, step: int, pixels_first: bool
-) -> tuple[list[tuple[str, int]], Loops]:
-    """Split and reorder; the loops over tiles with their extents, and all of them."""
+) -> tuple[list[Tiles], Loops]:
+    """Split and reorder; the loops over tiles, and all of them."""
     anchor = found.task.anchor
     sizes = {found.pixels.name: rows}
     if found.blocks is not None:
         sizes[found.blocks.name] = parts
-    outer: list[tuple[str, int]] = []
-    inner: list[str] = []
+    outer: list[Tiles] = []
+    inner: list[tuple[Axis, str]] = []
     for axis in anchor.spatial:
         if axis.name == found.lanes.name:
             continue
         size = sizes.get(axis.name, 1)
         if size == 1 and axis.extent > 1:
-            outer.append((axis.name, axis.extent))
+            outer.append(Tiles(axis.name, axis.extent, axis))
         elif size == axis.extent:
-            inner.append(axis.name)
+            inner.append((axis, axis.name))
         else:
             first, second = plan.split(axis.name, size)
-            outer.append((first, -(-axis.extent // size)))
-            inner.append(second)
+            outer.append(Tiles(first, -(-axis.extent // size), axis))
+            inner.append((axis, second))
+    if pixels_first:
+        outer.sort(key=lambda tiles: tiles.axis == found.blocks)
     # Pixels before blocks: a pixel is broadcast once for all blocks.
-    inner.sort(key=lambda name: found.blocks is not None and name.startswith(found.blocks.name))
-    if pixels_first and found.blocks is not None and parts < found.blocks.extent:
-        place = next(n for n, (name, _) in enumerate(outer) if name.startswith(found.blocks.name))
-        outer.append(outer.pop(place))
+    inner.sort(key=lambda part: part[0] == found.blocks)
+    tile = [name for _, name in inner]
     reduction = [a.name for a in anchor.reduction]
     unrolled: list[str] = []
     if step == anchor.reduction[-1].extent:
@@ -230,22 +239,23 @@ def _loops(
     elif step > 1:
         reduction[-1], last = plan.split(reduction[-1], step)
         unrolled = [last]
-    plan.reorder(*(n for n, _ in outer), *reduction, *unrolled, *inner, found.lanes.name)
-    for name in (*unrolled, *inner):
+    names = [tiles.loop for tiles in outer]
+    plan.reorder(*names, *reduction, *unrolled, *tile, found.lanes.name)
+    for name in (*unrolled, *tile):
         plan.unroll(name)
     plan.vectorize(found.lanes.name)
-    return outer, Loops([n for n, _ in outer], inner, found.lanes.name)
+    return outer, Loops(names, tile, found.lanes.name)
 
 
 def _outer(
-    facts: Facts, plan: Plan, found: Blocked, outer: list[tuple[str, int]]
+    facts: Facts, plan: Plan, found: Blocked, outer: list[Tiles]
 ) -> Generator[Choice, Value, None]:
     """What is computed before, the threads, and weights ahead."""
     anchor = found.task.anchor
     own = found.blocks is None
     for stage in found.task.before:
-        yield from _before(facts, plan, stage, outer[0][0] if own and outer else "")
-    counts = [n for _, n in outer]
+        yield from _before(facts, plan, stage, outer[0].loop if own and outer else "")
+    counts = [tiles.count for tiles in outer]
     if own and found.task.before:
         # Each thread pads the blocks that it reads.
         counts = counts[:1]
@@ -253,16 +263,14 @@ def _outer(
     share = 4 if few else 8
     depth = yield parallel_choice(facts, anchor.name, counts, work_of(facts.stages), share)
     assert isinstance(depth, int)
-    loop = make_parallel(plan, [n for n, _ in outer], depth)
-    if found.blocks is None or found.weights is None or not outer or depth > 1:
-        return
-    if not outer[0][0].startswith(found.blocks.name):
+    loop = make_parallel(plan, [tiles.loop for tiles in outer], depth)
+    if found.weights is None or depth > 1 or not outer or outer[0].axis != found.blocks:
         return
     wanted = "ahead" if few else "none"
     chosen = yield Choice("prefetch", anchor.name, ("none", "ahead"), wanted, ("prefetch",))
     if chosen == "ahead":
         ahead = facts.target.cores if depth else 1
-        plan.prefetch(loop or outer[0][0], found.weights.buffer, ahead)
+        plan.prefetch(loop or outer[0].loop, found.weights.buffer, ahead)
 
 
 def _uses(found: Blocked) -> int:
