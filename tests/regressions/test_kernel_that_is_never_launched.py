@@ -1,5 +1,5 @@
 """Barriers were placed without what the host's loops and conditions say: a kernel that is never
-launched, whose threads would all reduce into one element, was refused although its steps were legal.
+launched, whose threads would all reduce into one element, was refused behind steps that were legal.
 """
 
 import numpy as np
