@@ -72,6 +72,12 @@ def box(buffer: Buffer, chosen: Sequence[Touch], fixed: Sequence[str]) -> Box:
             continue
         low = min(s[1] for s in spans if s is not None)
         high = max(s[2] for s in spans if s is not None)
+        whole = constant(extent)
+        if whole is not None and whole < high - low + 1:
+            # Guarded accesses may name places that the buffer has not.
+            corner.append(index(0))
+            extents.append(extent)
+            continue
         corner.append(add(first[0].expr(), index(low)))
         extents.append(index(high - low + 1))
     return Box(tuple(corner), tuple(extents))

@@ -12,6 +12,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, TypeAlias
 
 from tensorc.dtype import DType
@@ -20,6 +21,7 @@ from tensorc.ir import arith
 from tensorc.ir import build as tc
 from tensorc.ir.build import Axis, Handle, Tensor
 from tensorc.ir.nodes import Binary, Cast, Expr, Load, Select, Unary
+from tensorc.ir.simplify import simplify
 from tensorc.ir.tensors import Symbol
 from tensorc.ir.types import dtype_of
 from tensorc.ir.walk import nodes
@@ -186,14 +188,20 @@ def as_data(index: Index, dtype: DType) -> Handle:
     return tc.const(dtype.wrap(index), dtype) if isinstance(index, int) else index.cast(dtype)
 
 
-def guard(conditions: Sequence[Handle], inside: Callable[[], Handle], outside: Handle) -> Handle:
-    """`inside` where all conditions hold; it is evaluated only there."""
-    if not conditions:
+def guard(
+    conditions: Sequence[Handle], inside: Callable[[], Handle], outside: Callable[[], Handle]
+) -> Handle:
+    """`inside` where all conditions hold, elsewhere `outside`; each is evaluated only there.
+
+    A side that literal indices rule out is not even built: it may name elements that are not there.
+    """
+    known = [simplify(condition.expr) for condition in conditions]
+    if arith.FALSE in known:
+        return outside()
+    tests = [c for c, value in zip(conditions, known, strict=True) if value != arith.TRUE]
+    if not tests:
         return inside()
-    both = conditions[0]
-    for condition in conditions[1:]:
-        both = tc.logical_and(both, condition)
-    return tc.select(both, inside(), outside)
+    return tc.select(reduce(tc.logical_and, tests), inside(), outside())
 
 
 def within(index: Index, low: int, high: int) -> list[Handle]:

@@ -52,7 +52,7 @@ def im2col(
             for test in (within(p, 0, extent) if low else ())
         ]
         channel = quotient(row, inner)
-        return guard(tests, lambda: source[(n, channel, *own)], number(0, self.dtype))
+        return guard(tests, lambda: source[(n, channel, *own)], lambda: number(0, self.dtype))
 
     return without_batch(Operand(shape, self.dtype, element), self, 2)
 
@@ -82,7 +82,7 @@ def _summed_windows(
             if step > 1:
                 tests.append(handle(remainder(start, step)) == 0)
             at.append(window)
-        value = guard(tests, lambda: term(i, at, inside).cast(wide), number(0, wide))
+        value = guard(tests, lambda: term(i, at, inside).cast(wide), lambda: number(0, wide))
         return tc.sum(value, axis=some(inside))
 
     shape = (*outer, *windows.shape)

@@ -62,10 +62,12 @@ def cat(tensors: tuple[Operand, ...], dim: int = 0) -> Operand:
         def piece(number_: int) -> Handle:
             start = ends[number_] - parts[number_].shape[along]
             own = (*i[:along], minus(i[along], start), *i[along + 1 :])
-            value = parts[number_][own].cast(dtype)
-            if number_ == len(parts) - 1:
-                return value
-            return tc.select(handle(i[along]) < ends[number_], value, piece(number_ + 1))
+            last = number_ == len(parts) - 1
+            return guard(
+                [] if last else [handle(i[along]) < ends[number_]],
+                lambda: parts[number_][own].cast(dtype),
+                lambda: piece(number_ + 1),
+            )
 
         return piece(0)
 
@@ -97,7 +99,7 @@ def constant_pad_nd(self: Operand, pad: tuple[int, ...], value: Number = 0) -> O
         for j, n, a, b in zip(own, self.shape, low, high, strict=True):
             lower, upper = within(j, 0, n)
             tests += [*([lower] if a > 0 else []), *([upper] if b > 0 else [])]
-        return guard(tests, lambda: self[own], number(value, self.dtype))
+        return guard(tests, lambda: self[own], lambda: number(value, self.dtype))
 
     return Operand(shape, self.dtype, element)
 
@@ -263,7 +265,7 @@ def slice_scatter(
         if step > 1:
             tests.append(offset % step == 0)
         own = (*i[:along], quotient(offset, step), *i[along + 1 :])
-        return guard(tests, lambda: src[own].cast(self.dtype), self[i])
+        return guard(tests, lambda: src[own].cast(self.dtype), lambda: self[i])
 
     return Operand(self.shape, self.dtype, element)
 
@@ -276,7 +278,7 @@ def select_scatter(self: Operand, src: Operand, dim: int, index: int) -> Operand
     def element(*i: Handle) -> Handle:
         here = handle(i[along]) == chosen
         own = (*i[:along], *i[along + 1 :])
-        return tc.select(here, src[own].cast(self.dtype), self[i])
+        return guard([here], lambda: src[own].cast(self.dtype), lambda: self[i])
 
     return Operand(self.shape, self.dtype, element)
 
@@ -294,7 +296,7 @@ def diagonal_scatter(
         along = minus(i[a], below)
         tests = [handle(minus(i[b], i[a])) == offset, *within(along, 0, src.shape[-1])]
         rest = (j for d, j in enumerate(i) if d not in (a, b))
-        return guard(tests, lambda: src[(*rest, along)].cast(self.dtype), self[i])
+        return guard(tests, lambda: src[(*rest, along)].cast(self.dtype), lambda: self[i])
 
     return Operand(self.shape, self.dtype, element)
 

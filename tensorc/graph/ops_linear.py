@@ -175,7 +175,7 @@ def padded(
             for test in _needed(i, n, a, b)
         ]
         border = number(value, source.dtype)
-        return guard(tests, lambda: source[(*at[:outer], *own)], border)
+        return guard(tests, lambda: source[(*at[:outer], *own)], lambda: border)
 
     axes = (*("n", "c")[:outer], *SPATIAL.get(len(low), map(str, low)))
     return stage(name, (*source.shape[:outer], *grown), axes, element)[0]
@@ -208,7 +208,7 @@ def _stretched(source: Operand, stride: Sequence[int]) -> Operand:
         pairs = list(zip(at[outer:], stride, strict=True))
         tests = [Handle(i.expr) % step == 0 for i, step in pairs if step > 1]
         own = [quotient(i, step) for i, step in pairs]
-        return guard(tests, lambda: source[(*at[:outer], *own)], number(0, source.dtype))
+        return guard(tests, lambda: source[(*at[:outer], *own)], lambda: number(0, source.dtype))
 
     axes = ("n", "c", *SPATIAL[len(stride)])
     return stage("stretch", (*source.shape[:outer], *inner), axes, element)[0]

@@ -327,7 +327,7 @@ def grid_sampler(
         pairs = list(zip(chosen, extents, strict=True))
         tests = [t for (place, _), n in pairs for t in (place >= 0.0, place < float(n))]
         own = [_floor_index(place, n) for (place, _), n in pairs]
-        value = guard(tests, lambda: self[(*i[:2], *own)].cast(dtype), number(0, dtype))
+        value = guard(tests, lambda: self[(*i[:2], *own)].cast(dtype), lambda: number(0, dtype))
         for _, weight in chosen:
             value = value * weight
         return value

@@ -161,14 +161,14 @@ def _scattering(self: Operand, dim: int, index: Operand, src: Any) -> tuple[int,
         tests = [within(i[d], 0, index.shape[d])[1] for d in short]
         own = as_data(i[along], DType.I64)
         at = (*i[:along], k, *i[along + 1 :])
-        return guard(tests, lambda: places[at].cast("i64") == own, tc.const(False, "bool"))
+        return guard(tests, lambda: places[at].cast("i64") == own, lambda: tc.const(False, "bool"))
 
     def source(i: Sequence[Index], k: Index) -> Handle:
         if not isinstance(src, Operand):
             return number(src, self.dtype)
         tests = [within(i[d], 0, index.shape[d])[1] for d in short]
         at = (*i[:along], k, *i[along + 1 :])
-        return guard(tests, lambda: src[at].cast(self.dtype), number(0, self.dtype))
+        return guard(tests, lambda: src[at].cast(self.dtype), lambda: number(0, self.dtype))
 
     return index.shape[along], hits, source
 
@@ -301,7 +301,7 @@ def index_put(
             wide = broadcast_at(one, at(k), one.dtype).cast("i64")
             wrapped = tc.select(wide < 0, wide + self.shape[d], wide)
             tests.append(wrapped == as_data(i[d], DType.I64))
-        return guard(tests, lambda: tc.const(True, "bool"), tc.const(False, "bool"))
+        return guard(tests, lambda: tc.const(True, "bool"), lambda: tc.const(False, "bool"))
 
     def value(i: Sequence[Index], k: Index) -> Handle:
         place = (*(i[d] for d in outer), *at(k), *(i[d] for d in inner))
