@@ -61,26 +61,28 @@ def box(buffer: Buffer, chosen: Sequence[Touch], fixed: Sequence[str]) -> Box:
     corner: list[Expr] = []
     extents: list[Expr] = []
     for dim, extent in enumerate(buffer.shape):
-        spans = [_span(touch, dim, fixed) for touch in chosen]
-        if len({None if s is None else s[0].expr() for s in spans}) > 1:
+        side = _side([_span(touch, dim, fixed) for touch in chosen])
+        if side is None:
             # One may name a loop of one iteration where another says what that is.
-            spans = [_span(touch, dim, fixed, settled=True) for touch in chosen]
-        first = spans[0]
-        if first is None or any(s is None or s[0] != first[0] for s in spans):
-            corner.append(index(0))
-            extents.append(extent)
-            continue
-        low = min(s[1] for s in spans if s is not None)
-        high = max(s[2] for s in spans if s is not None)
-        whole = constant(extent)
-        if whole is not None and whole < high - low + 1:
-            # Guarded accesses may name places that the buffer has not.
-            corner.append(index(0))
-            extents.append(extent)
-            continue
-        corner.append(add(first[0].expr(), index(low)))
-        extents.append(index(high - low + 1))
+            side = _side([_span(touch, dim, fixed, settled=True) for touch in chosen])
+            whole = constant(extent)
+            if side is not None and whole is not None and whole < side[1]:
+                # A guarded access may name places beside the buffer.
+                side = None
+        low, length = side or (index(0), None)
+        corner.append(low)
+        extents.append(extent if length is None else index(length))
     return Box(tuple(corner), tuple(extents))
+
+
+def _side(spans: Sequence[tuple[Linear, int, int] | None]) -> tuple[Expr, int] | None:
+    """First place and length of what holds the spans; None where their corners differ."""
+    first = spans[0]
+    if first is None or any(s is None or s[0] != first[0] for s in spans):
+        return None
+    low = min(s[1] for s in spans if s is not None)
+    high = max(s[2] for s in spans if s is not None)
+    return add(first[0].expr(), index(low)), high - low + 1
 
 
 def _span(
