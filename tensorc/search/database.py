@@ -19,7 +19,7 @@ from tensorc.errors import ParseError, ScheduleError
 from tensorc.ir.hash import structural_hash
 from tensorc.ir.nodes import Func
 from tensorc.runtime.measure.failures import RecordsError
-from tensorc.runtime.measure.record import Record
+from tensorc.runtime.measure.record import Outcome, Record
 from tensorc.runtime.measure.records import RecordFile, read_records
 from tensorc.schedule.replay import steps_of
 from tensorc.schedule.schedule import Schedule
@@ -59,26 +59,37 @@ class Database:
                 self.add(records)
 
     def add(self, records: Iterable[Record]) -> None:
-        """Take in records; those that are not ok are ignored."""
-        for record in filter(lambda r: r.ok, records):
+        """Take in records; what was not tried, or raced out, says nothing.
+
+        Of one candidate the last measurement counts: what was lucky once is not for ever, and what
+        has failed since is out.
+        """
+        for record in records:
+            if not record.ok and (record.outcome is Outcome.RACED_OUT or not record.tried):
+                continue
             place = record.task, machine_of(record.target)
-            # Of one candidate the last measurement counts: what was lucky once is not for ever.
             kept = [r for r in self._best.get(place, ()) if r.key != record.key]
-            alike = [r for r in (*kept, record) if _problem(r) == _problem(record)]
+            if record.ok:
+                kept.append(record)
+            alike = [r for r in kept if _problem(r) == _problem(record)]
             others = [r for r in kept if _problem(r) != _problem(record)]
-            best = heapq.nsmallest(KEPT, alike, key=lambda r: r.median)
-            self._best[place] = [*others, *best]
+            best = [*others, *heapq.nsmallest(KEPT, alike, key=_standing)]
+            self._best.pop(place, None)
+            if best:
+                self._best[place] = best
 
     def known(self, func: Func, target: Target, threads: int | None = None) -> tuple[Record, ...]:
         """The records of a task, the one to use first: those for this thread count (by default
-        `config.num_threads`), then those for counts near it; of one count the fastest first, and of
-        several sizes those at the largest."""
+        `config.num_threads`), then those for counts near it; of one count the winner of finalists
+        that took turns before the fastest by themselves, and of several sizes those at the largest.
+        """
         count = config.num_threads if threads is None else threads
         found = self._best.get((structural_hash(func), machine_of(target)), [])
 
         def rank(record: Record) -> tuple[float, ...]:
             size = sum(size for _, size in record.sizes)
-            return abs(math.log(record.threads / count)), record.threads, -size, record.median
+            near = abs(math.log(record.threads / count)), record.threads
+            return *near, -size, *_standing(record)
 
         return tuple(sorted(found, key=rank))
 
@@ -148,6 +159,11 @@ class Database:
 
 def _problem(record: Record) -> tuple[object, ...]:
     return record.threads, record.sizes
+
+
+def _standing(record: Record) -> tuple[float, ...]:
+    """A time taken when the machine was quiet says less than having won in turns."""
+    return record.place != 1, record.median
 
 
 def files_in(path: Path) -> list[Path]:

@@ -62,6 +62,7 @@ _records = st.builds(
     ),
     tuner=_texts,
     seed=st.none() | st.integers(),
+    place=st.integers(0, 9),
 )
 
 

@@ -6,6 +6,7 @@ import math
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -71,6 +72,17 @@ class FakeMeasurer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class FailingMeasurer(FakeMeasurer):
+    """The compiler is broken, so that every candidate fails."""
+
+    def measure(
+        self, candidates: Sequence[Candidate], incumbent: float = math.inf
+    ) -> Iterator[Record]:
+        for one in candidates:
+            made = record_of(one, Outcome.BUILD_ERROR, math.inf)
+            yield replace(made, reason="there is no compiler")
 
 
 def record_of(candidate: Candidate, outcome: Outcome, seconds: float) -> Record:

@@ -87,6 +87,25 @@ def test_the_last_measurement_of_a_candidate_counts(tmp_path: Path) -> None:
     assert known.best(func, TARGET, 1) == steady
 
 
+def test_who_won_in_turns_comes_before_who_was_fast_alone(tmp_path: Path) -> None:
+    func = product()
+    quiet, first, second = (record(func, tuned(func, rows), 1e-3 * rows) for rows in (2, 4, 8))
+    turns = [replace(second, place=1), replace(first, times=(9e-3,), place=2)]
+    known = Database(written(tmp_path / "a.jsonl", quiet, first, second, *turns))
+    assert known.known(func, TARGET, 1) == (turns[0], quiet, turns[1])
+
+
+def test_what_has_failed_since_is_out(tmp_path: Path) -> None:
+    func = product()
+    good, other = record(func, tuned(func, 2)), record(func, tuned(func, 4), 1e-2)
+    wrong = replace(good, outcome=Outcome.WRONG, times=())
+    raced = replace(other, outcome=Outcome.RACED_OUT)
+    assert Database(written(tmp_path / "a.jsonl", good, other, wrong, raced)).known(
+        func, TARGET, 1
+    ) == (other,)
+    assert not len(Database(written(tmp_path / "b.jsonl", good, wrong)))
+
+
 def test_thread_counts_and_targets(tmp_path: Path) -> None:
     func = product()
     one, two = record(func, tuned(func, 2)), record(func, tuned(func, 4), 1e-9, threads=2)

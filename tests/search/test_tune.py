@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 import tensorc as tc
 from tensorc.errors import ArgumentError
-from tensorc.runtime.measure.candidate import Candidate
+from tensorc.runtime.measure.candidate import Candidate, Standing
 from tensorc.runtime.measure.failures import MeasureError, RecordsError
 from tensorc.runtime.measure.record import Outcome
 from tensorc.runtime.measure.records import RecordFile, read_records
@@ -27,6 +29,7 @@ from tensorc.search.tuner import MakeTuner, Tuner
 from tensorc.space.choice import Sentence
 from tensorc.space.space import Space
 from tests.search.fake import (
+    FailingMeasurer,
     FakeMeasurer,
     Stopped,
     losing,
@@ -135,6 +138,62 @@ def test_what_is_found(tmp_path: Path) -> None:
     schedule.complete(tuner=tuned.decide)
     assert schedule.func == tuned.schedule.func
     assert any(not record.ok for record in tuned.records)
+
+
+class Moody(FakeMeasurer):
+    """In turns, whoever seemed fastest is slowest; and one is found to be wrong."""
+
+    wrong = -1
+
+    def compare(self, candidates: Sequence[Candidate], rounds: int = 20) -> tuple[Standing, ...]:
+        alone = [one.record for one in super().compare(candidates, rounds)]
+        ranked = sorted(alone, key=lambda r: r.seconds)
+        found = [replace(r, times=(1.0 / (1 + ranked.index(r)),)) for r in alone]
+        if self.wrong >= 0:
+            wrong = replace(found[self.wrong], outcome=Outcome.WRONG, times=())
+            found[self.wrong] = wrong
+        return tuple(Standing(r, 1.0, 1.0) for r in found)
+
+
+def test_finalists_are_recorded_in_order_and_are_not_timed_again(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    found = search(Moody(OPTIMUM), "random", 16, path)
+    placed = [record for record in read_records(path) if record.place]
+    assert [record.place for record in placed] == [1, 2, 3, 4]
+    assert found.best == placed[0]
+    assert found.best.key != min(found.records, key=lambda r: r.seconds).key
+    assert search(Moody(OPTIMUM), "random", 16, path).best == found.best
+    assert len(read_records(path)) == 20
+    # Whoever won meets the finalists of every later search.
+    other = search(FakeMeasurer(OPTIMUM), "evolutionary", 16, path)
+    later = [record for record in read_records(path) if record.place][4:]
+    assert found.best.key in {record.key for record in later}
+    assert other.best is not None
+    assert other.best.key in {record.key for record in other.records}
+
+
+def test_a_finalist_that_is_wrong_in_turns_is_no_result(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    measurer = Moody(OPTIMUM)
+    measurer.wrong = 0
+    found = search(measurer, "random", 16, path)
+    (wrong,) = [r for r in read_records(path).records[16:] if not r.ok]
+    assert found.best is not None
+    assert (wrong.place, found.best.place) == (0, 1)
+    assert wrong.key != found.best.key
+
+
+def test_when_all_fail_the_rules_schedule_is_the_result() -> None:
+    """H5: no wall of marks, but what came of them all, and a schedule that can be used."""
+    found = search(FailingMeasurer(OPTIMUM), "random", 64)
+    assert found.best is None
+    assert found.schedule.func == tc.default_schedule(FUNC, TARGET).func
+    assert found.summary == "64 tried: 64 build error; first: there is no compiler"
+    started = tc.Schedule(FUNC, TARGET)
+    started.split("k", 16)
+    kept = tune(started, tuner="random", trials=2, threads=1, measurer=FailingMeasurer(OPTIMUM))
+    assert kept.schedule.steps[0] == started.steps[0]
+    assert len(kept.schedule.steps) > 1
 
 
 def test_a_small_space_is_gone_through_and_then_the_search_ends() -> None:

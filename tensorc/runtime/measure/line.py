@@ -72,6 +72,7 @@ def encoded(record: Record, known: Definitions) -> bytes:
         "tuner": record.tuner,
         "seed": record.seed,
         "nest": record.nest,
+        "place": record.place or None,
     }
     lines.append({name: value for name, value in fields.items() if value not in _EMPTY})
     return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
@@ -152,6 +153,7 @@ def _record(data: Json, known: Definitions) -> Record:
             nest=_text(data.get("nest", "")),
             versions=versions,
             host=host,
+            place=_whole(data.get("place", 0), 0),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no record: {error!r}") from None

@@ -56,6 +56,8 @@ class Record:
         nest: the structural hash of the scheduled nest; "" if there is none.
         versions: sorted (name, version) pairs of what turned the nest into code.
         host: sorted (name, value) pairs: facts about the machine it ran on.
+        place: among finalists that were timed in turns, 1 for the fastest; 0 for a record of a
+            candidate that was measured by itself.
     """
 
     task: str
@@ -75,6 +77,7 @@ class Record:
     nest: str = ""
     versions: Pairs = ()
     host: Pairs = ()
+    place: int = 0
 
     @property
     def ok(self) -> bool:
