@@ -12,10 +12,12 @@ from tensorc.ir import arith
 from tensorc.ir.combiner import COMBINERS
 from tensorc.ir.nodes import (
     Alloc,
+    AsyncCopy,
     Barrier,
     Binary,
     Broadcast,
     Buffer,
+    Commit,
     Const,
     Expr,
     For,
@@ -38,6 +40,7 @@ from tensorc.ir.nodes import (
     Store,
     Unary,
     Var,
+    Wait,
 )
 from tensorc.ir.operands import INTEGERS, OPERANDS, REDUCTIONS
 from tensorc.ir.places import Place, buffers_of, sizes_of
@@ -329,13 +332,17 @@ def vectorized(program: Program) -> Iterator[Fault]:
                     yield place, f"a vectorize loop of {extent} lanes; at most {MAX_LANES}"
 
 
-_LOWERED = (Ramp, Broadcast, Let, MaskedLoad, MaskedStore, Prefetch, Barrier)
+_LOWERED = (
+    Ramp, Broadcast, Let, MaskedLoad, MaskedStore, Prefetch, Barrier, AsyncCopy, Commit, Wait
+)  # fmt: skip
 
 
 def lowered(program: Program) -> Iterator[Fault]:
     for place in program.places:
         if isinstance(place.node, _LOWERED) and not program.lowered:
             yield place, f"{type(place.node).__name__} belongs to lowered programs only"
+        if isinstance(place.node, AsyncCopy) and not isinstance(place.node.body.value, Load):
+            yield place, "what is copied asynchronously is what a load reads"
 
 
 def lanes(program: Program) -> Iterator[Fault]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from tensorc.ir.nodes import (
     Alloc,
+    AsyncCopy,
     Barrier,
+    Commit,
     Const,
     For,
     Func,
@@ -17,6 +19,7 @@ from tensorc.ir.nodes import (
     Seq,
     Stmt,
     Store,
+    Wait,
 )
 from tensorc.ir.walk import Leaf, leaves, replace, written
 
@@ -81,9 +84,9 @@ def named(body: Stmt) -> Stmt:
         match stmt:
             case Seq(body=parts):
                 return replace(stmt, body=tuple(visit(part) for part in parts))
-            case For(body=inner) | If(body=inner) | Alloc(body=inner):
+            case For(body=inner) | If(body=inner) | Alloc(body=inner) | AsyncCopy(body=inner):
                 return replace(stmt, body=visit(inner))
-            case Prefetch() | Barrier():
+            case Prefetch() | Barrier() | Commit() | Wait():
                 return stmt
         assert isinstance(stmt, Leaf)
         name = stmt.name or taken.default(stmt)

@@ -326,3 +326,22 @@ class Prefetch(Stmt):
 @node
 class Barrier(Stmt):
     """All threads of a block come here before any of them goes on. It changes no value."""
+
+
+@node
+class AsyncCopy(Stmt):
+    """A store of what a load reads, which is done at any time up to the `Wait` for it."""
+
+    body: Store
+
+
+@node
+class Commit(Stmt):
+    """The asynchronous copies that a thread has begun since the last one are a group."""
+
+
+@node
+class Wait(Stmt):
+    """Each thread goes on when all but the last `groups` groups of its own copies are done."""
+
+    groups: int

@@ -33,12 +33,15 @@ from tensorc.ir.lexer import Source, Token
 from tensorc.ir.naming import named
 from tensorc.ir.nodes import (
     Alloc,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     Expr,
     For,
     Func,
     If,
+    Load,
     MaskedStore,
     Param,
     Prefetch,
@@ -46,6 +49,7 @@ from tensorc.ir.nodes import (
     Span,
     Stmt,
     Store,
+    Wait,
 )
 from tensorc.ir.operands import REDUCTIONS
 from tensorc.ir.parse_decl import DeclarationParser
@@ -172,7 +176,7 @@ class Parser(DeclarationParser):
         if self.accept("if"):
             return self.branches()
         if self.accept("with"):
-            return self.with_alloc()
+            return self.asynchronous() if self.at("asynchronous") else self.with_alloc()
         return self.simple()
 
     def branches(self) -> Stmt:
@@ -284,8 +288,8 @@ class Parser(DeclarationParser):
             return self.masked_store(label)
         if self.ahead("(") and word == "prefetch" and not label:
             return self.prefetch()
-        if self.ahead("(") and word == "barrier" and not label:
-            return self.barrier()
+        if self.ahead("(") and word in ("barrier", "commit", "wait") and not label:
+            return self.order(word)
         if self.allocates():
             raise self.error(
                 token, f"{token.text} = alloc(...) has no label and is alone in its line"
@@ -354,11 +358,24 @@ class Parser(DeclarationParser):
         self.expect(")")
         return Prefetch(buffer, indices)
 
-    def barrier(self) -> Stmt:
+    def order(self, word: str) -> Stmt:
+        """barrier(), commit() or wait(groups)."""
         self.next()
         self.expect("(")
+        groups = self.integer("how many groups") if word == "wait" else 0
         self.expect(")")
-        return Barrier()
+        if word == "wait":
+            return Wait(groups)
+        return Barrier() if word == "barrier" else Commit()
+
+    def asynchronous(self) -> Stmt:
+        start = self.next()
+        self.expect("(")
+        self.expect(")")
+        body = self.block()
+        if not isinstance(body, Store) or not isinstance(body.value, Load):
+            raise self.error(start, "what is asynchronous is one store of what a load reads")
+        return AsyncCopy(body)
 
     def several(self, count: int, read: Callable[[int], T]) -> list[T]:
         """One piece, or `count` pieces in parentheses with commas between them."""

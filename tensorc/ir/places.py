@@ -10,8 +10,10 @@ from typing import Literal, NamedTuple, TypeAlias
 from tensorc.dtype import DType
 from tensorc.ir.nodes import (
     Alloc,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     Expr,
     For,
     Func,
@@ -27,6 +29,7 @@ from tensorc.ir.nodes import (
     Stmt,
     Store,
     Var,
+    Wait,
 )
 from tensorc.ir.types import lanes_of
 from tensorc.ir.walk import Path, children, nodes
@@ -118,8 +121,11 @@ def _stmt(stmt: Stmt, path: Path, around: Around) -> Iterator[Place]:
             around = replace(around, where=f"statement `{name}`")
             yield Place(stmt, path, around)
             yield from _parts(stmt, path, around)
-        case Barrier():
+        case Barrier() | Commit() | Wait():
             yield Place(stmt, path, around)
+        case AsyncCopy(body=body):
+            yield Place(stmt, path, around)
+            yield from _stmt(body, (*path, "body"), around)
         case Prefetch(buffer=buffer):
             around = replace(around, where=f"a prefetch of `{buffer.name}`")
             yield Place(stmt, path, around)

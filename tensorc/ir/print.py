@@ -15,11 +15,13 @@ from tensorc.ir.naming import default_names
 from tensorc.ir.nodes import (
     COMPARISONS,
     Alloc,
+    AsyncCopy,
     Barrier,
     Binary,
     Broadcast,
     Buffer,
     Cast,
+    Commit,
     Const,
     Expr,
     For,
@@ -39,6 +41,7 @@ from tensorc.ir.nodes import (
     Store,
     Unary,
     Var,
+    Wait,
 )
 from tensorc.ir.types import dtype_of
 from tensorc.ir.walk import Path
@@ -153,14 +156,28 @@ def _stmt(writer: Writer, stmt: Stmt, depth: int, path: Path, last: bool) -> Non
                 writer.put(name_text(stmt.name) + ": ")
             _leaf(writer, stmt, path)
             writer.end()
+        case AsyncCopy(body=body):
+            writer.put("with asynchronous():")
+            writer.end()
+            _block(writer, body, depth + 1, (*path, "body"))
+        case _:
+            _order(writer, stmt, path)
+            writer.end()
+
+
+def _order(writer: Writer, stmt: Stmt, path: Path) -> None:
+    """What says when, and writes nothing."""
+    match stmt:
         case Prefetch(buffer=buffer, indices=indices):
             writer.put("prefetch(")
             _access(writer, buffer, indices, path)
             writer.put(")")
-            writer.end()
         case Barrier():
             writer.put("barrier()")
-            writer.end()
+        case Commit():
+            writer.put("commit()")
+        case Wait(groups=groups):
+            writer.put(f"wait({groups})")
 
 
 def _for(writer: Writer, loop: For, path: Path) -> None:

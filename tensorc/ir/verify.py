@@ -127,8 +127,8 @@ CONDITIONS = (
     ),
     Condition(
         "lowered",
-        "Ramp, Broadcast, Let, MaskedLoad, MaskedStore, Prefetch and Barrier occur in lowered ones "
-        "only.",
+        "Ramp, Broadcast, Let, MaskedLoad, MaskedStore, Prefetch, Barrier, AsyncCopy, Commit and "
+        "Wait occur in lowered ones only; what is copied asynchronously is what a load reads.",
         conditions.lowered,
     ),
     Condition(

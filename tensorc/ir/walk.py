@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from tensorc.ir.nodes import (
     Alloc,
+    AsyncCopy,
     Binary,
     Broadcast,
     Buffer,
@@ -56,6 +57,7 @@ CHILDREN: Mapping[type, tuple[str, ...]] = {
     If: ("condition", "body"),
     Seq: ("body",),
     Alloc: ("body",),
+    AsyncCopy: ("body",),
     Store: ("indices", "value"),
     MaskedStore: ("indices", "value", "mask"),
     Prefetch: ("indices",),
@@ -113,7 +115,7 @@ def statements(node: Node, path: Path = ()) -> Iterator[tuple[Path, Stmt | Func]
     if isinstance(node, Seq):
         for position, child in enumerate(node.body):
             yield from statements(child, (*path, "body", position))
-    elif isinstance(node, For | If | Alloc | Func):
+    elif isinstance(node, For | If | Alloc | AsyncCopy | Func):
         yield from statements(node.body, (*path, "body"))
 
 

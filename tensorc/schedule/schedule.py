@@ -24,6 +24,7 @@ from tensorc.schedule.primitives import (
     CacheWrite,
     ComputeAt,
     DecomposeReduction,
+    DoubleBuffer,
     Fission,
     Fuse,
     Inline,
@@ -297,6 +298,13 @@ class Schedule:
     def pad(self, loop: str, multiple: int) -> None:
         """Round a loop's extent up; see `Pad`."""
         self._apply(Pad(loop, multiple), _caller())
+
+    def double_buffer(self, buffer: str, loop: str, stages: int = 2) -> tuple[str, ...]:
+        """Fill a temporary iterations ahead; see `DoubleBuffer`.
+
+        Returns the loops that fill it for the first iterations, outermost first.
+        """
+        return self._apply(DoubleBuffer(buffer, loop, stages), _caller())
 
     def set_scope(self, buffer: str, scope: str) -> None:
         """Say where a temporary lives; see `SetScope`."""

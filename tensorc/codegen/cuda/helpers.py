@@ -40,6 +40,30 @@ HELPERS: Mapping[str, Helper] = {
 // N neighbours that are moved as one, aligned to their whole size.
 template <typename T, int N> struct alignas(sizeof(T) * N) tc_vec { T lane[N]; };
 """),
+    "tc_copy": Helper("""
+// N bytes from global to shared memory, done when the thread has waited for them.
+template <int N> DEVICE void tc_copy(void *to, const void *from) {
+    const unsigned place = (unsigned)__cvta_generic_to_shared(to);
+    const size_t source = __cvta_generic_to_global(from);
+    if (N == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                     :: "r"(place), "l"(source) : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                     :: "r"(place), "l"(source), "n"(N) : "memory");
+    }
+}
+"""),
+    "tc_commit": Helper("""
+// The copies that the thread has begun since it did this last are a group.
+DEVICE void tc_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+"""),
+    "tc_wait": Helper("""
+// Until all but the last N groups are copied.
+template <int N> DEVICE void tc_wait() {
+    asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
+}
+"""),
     "tc_infinity": Helper("""
 DEVICE float tc_infinity() { return __int_as_float(0x7f800000); }
 """),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorc.codegen.cuda import source
+from tensorc.codegen.cuda.ahead import ahead, asynchronous
 from tensorc.codegen.cuda.barriers import barriers
 from tensorc.codegen.cuda.host import Launch, Part, split
 from tensorc.codegen.cuda.memory import place
@@ -78,11 +79,11 @@ def lower_cuda(func: Func, target: Target, options: Options) -> CudaProgram:
         LimitError: the size of a temporary cannot be known before a launch.
     """
     host, parts = split(func)
-    made = tuple(_kernel(part) for part in parts)
+    made = tuple(_kernel(part, target) for part in parts)
     return CudaProgram(func, _with_memory(host, made), made, target, options)
 
 
-def _kernel(part: Part) -> Kernel:
+def _kernel(part: Part, target: Target) -> Kernel:
     stages = [("kernel", part.func)]
 
     def after(name: str, made: Func) -> Func:
@@ -92,10 +93,13 @@ def _kernel(part: Part) -> Kernel:
     current = after("reductions", reductions(part.func))
     placed = place(Part(current, part.host))
     current = after("memory", placed.func)
+    early = ahead(current, target)
     current = after("barriers", barriers(current, part.host))
     current = after("unrolling", unrolled(current))
     current = after("vectors", vectors(current))
     current = after("accumulators", accumulators(current))
+    if early:
+        current = after("copies", asynchronous(current, early))
     text = source.emit(current, placed.own)
     return Kernel(tuple(stages), placed.own, placed.device, _grid(part.func), text)
 

@@ -17,6 +17,7 @@ from tensorc.ir.grid import THREADS, kernels
 from tensorc.ir.interval import Interval, contains, interval
 from tensorc.ir.nodes import (
     Alloc,
+    AsyncCopy,
     Barrier,
     Buffer,
     Expr,
@@ -229,6 +230,8 @@ def _fits(stmt: Stmt, scope: Scope, loops: tuple[For, ...]) -> bool:
         case If(condition=condition, body=body):
             return _small(condition, scope, ranges) and _fits(body, scope, loops)
         case Alloc(body=body):
+            return _fits(body, scope, loops)
+        case AsyncCopy(body=body):
             return _fits(body, scope, loops)
         case Store() | MaskedStore():
             own = own_access(scope, stmt.buffer, stmt.indices)

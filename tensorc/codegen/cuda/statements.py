@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tensorc.codegen.cname import c_name
+from tensorc.codegen.cuda.ahead import together
 from tensorc.codegen.cuda.expressions import (
     PLUS,
     STORED,
@@ -23,13 +24,14 @@ from tensorc.errors import CompileError
 from tensorc.ir import arith
 from tensorc.ir.grid import BLOCKS, THREADS, VIRTUAL, axis_of, extent_of, is_thread
 from tensorc.ir.interval import interval
-from tensorc.ir.linear import linear
 from tensorc.ir.nodes import (
     Alloc,
+    AsyncCopy,
     Barrier,
     Binary,
     Broadcast,
     Buffer,
+    Commit,
     Expr,
     For,
     If,
@@ -42,6 +44,7 @@ from tensorc.ir.nodes import (
     Seq,
     Stmt,
     Store,
+    Wait,
 )
 from tensorc.ir.walk import children, nodes, substitute
 
@@ -122,10 +125,22 @@ def _execute(w: Writer, stmt: Stmt) -> None:
             _alloc(w, stmt)
         case Store() | MaskedStore():
             _store(w, stmt)
-        case Barrier():
-            w.line("__syncthreads();")
+        case AsyncCopy():
+            _copy(w, stmt.body)
+        case Barrier() | Commit() | Wait():
+            _order(w, stmt)
         case _:
             raise CompileError(f"the CUDA code generator has no {type(stmt).__name__}")
+
+
+def _order(w: Writer, stmt: Barrier | Commit | Wait) -> None:
+    match stmt:
+        case Barrier():
+            w.line("__syncthreads();")
+        case Commit():
+            w.line(f"{w.scope.helper('tc_commit')}();")
+        case Wait(groups=groups):
+            w.line(f"{w.scope.helper('tc_wait')}<{groups}>();")
 
 
 # Phases -------------------------------------------------------------------------------------------
@@ -141,7 +156,7 @@ def _is_phase(stmt: Stmt) -> bool:
             return False
         case For() | If():
             return not _divided(stmt)
-    return isinstance(stmt, Store | MaskedStore)
+    return isinstance(stmt, Store | MaskedStore | AsyncCopy)
 
 
 def _divided(stmt: Stmt) -> bool:
@@ -262,6 +277,20 @@ def _assignment(w: Writer, stmt: Store | MaskedStore, lane: int, value: Expr) ->
     return f"{_mask(w, stmt, lane)}{place} = {_stored(w, value, lane, stmt.buffer.dtype)};"
 
 
+def _copy(w: Writer, stmt: Store) -> None:
+    """A copy without the thread's registers, which is known to be whole."""
+    load = stmt.value
+    assert isinstance(load, Load)
+    ends = []
+    for buffer, indices in ((stmt.buffer, stmt.indices), (load.buffer, load.indices)):
+        index = own_access(w.scope, buffer, indices)
+        lanes = lanes_here(index)
+        size = lanes * buffer.dtype.bytes
+        w.aligned[buffer.name] = max(w.aligned.get(buffer.name, 1), size)
+        ends.append(f"&{w.scope.names[buffer.name]}[{write(w.scope, index).text}]")
+    w.line(f"{w.scope.helper('tc_copy')}<{size}>({', '.join(ends)});")
+
+
 def _stored(w: Writer, value: Expr, lane: int, dtype: DType) -> str:
     return to_memory(w.scope, write(w.scope, value, lane), dtype).text
 
@@ -349,8 +378,7 @@ def _wide(w: Writer, buffer: Buffer, index: Ramp) -> bool:
         return False
     if size & (size - 1) or index.lanes == 1 or size > WIDEST:
         return False
-    form = linear(index.base)
-    if form.constant % index.lanes or any(f % index.lanes for f in form.terms.values()):
+    if together(index) is None:
         return False
     w.aligned[buffer.name] = max(w.aligned.get(buffer.name, 1), size)
     return True

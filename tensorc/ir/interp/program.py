@@ -9,14 +9,17 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tensorc.ir.interp.bounded import BOUNDS_NAMES, BoundedExpressions
+from tensorc.ir.interp.copies import Copies
 from tensorc.ir.interp.expressions import Expressions, Place, has_load
 from tensorc.ir.interp.ranges import LARGEST_SIZE, range_of
 from tensorc.ir.interp.scalars import FLOATS, NAMES, rounder_f32
 from tensorc.ir.interp.scope import Scope, Slot, Source
 from tensorc.ir.nodes import (
     Alloc,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     Expr,
     For,
     Func,
@@ -29,6 +32,7 @@ from tensorc.ir.nodes import (
     Stmt,
     Store,
     Var,
+    Wait,
 )
 from tensorc.ir.places import sizes_of
 from tensorc.ir.types import lanes_of
@@ -64,7 +68,7 @@ def compiled(func: Func, options: Options) -> Callable[..., Main]:
 
         kind = ThreadStatements
     text, constants = kind(func, options).generate()
-    namespace: dict[str, Any] = {**NAMES, **constants}
+    namespace: dict[str, Any] = {**NAMES, **constants, "Copies": Copies}
     if options.bounds:
         namespace |= BOUNDS_NAMES
     exec(compile(text, "<interpreted>", "exec"), namespace)
@@ -105,6 +109,10 @@ def _flattened(functions: Sequence[str]) -> list[str]:
 class Statements:
     """Generates the statements of one function."""
 
+    thread = "()"
+    """Which thread it is whose asynchronous copies these are."""
+    late = False
+
     def __init__(self, func: Func, options: Options):
         self.func, self.options = func, options
         self.source = Source(reserved=frozenset(_names(func)))
@@ -138,6 +146,8 @@ class Statements:
         self._stmt(self.func.body)
         main = [f"def main({', '.join(arguments)}):", *(f" {line}" for line in self.lines)]
         lines = [*_flattened(self.source.functions), *main, "return main"]
+        if next(nodes(self.func, AsyncCopy), None) is not None:
+            lines.insert(0, "copies = Copies()")
         if self.options.bounds:
             lines = [f"errors_{name} = errors[{name!r}]" for name in FLOATS] + lines
         body = "".join(f"\n {line}" for line in lines)
@@ -178,8 +188,21 @@ class Statements:
                 self._store(stmt)
             case Reduce():
                 self._reduce(stmt)
+            case _:
+                self._lowered(stmt)
+
+    def _lowered(self, stmt: Stmt) -> None:
+        match stmt:
             case Prefetch() | Barrier():
                 self._line("pass")
+            case AsyncCopy(body=body):
+                self.late = True
+                self._store(body)
+                self.late = False
+            case Commit():
+                self._line(f"copies.commit({self.thread})")
+            case Wait(groups=groups):
+                self._line(f"copies.wait({self.thread}, {groups})")
             case _:
                 raise TypeError(f"not a statement: {stmt!r}")
 
@@ -235,12 +258,19 @@ class Statements:
         if isinstance(stmt, Store) and lanes == 1 and not doubt:
             place = self._target(stmt.buffer, stmt.indices, "'write', None")
             value = self.expressions.stored(stmt.value)
-            self._line(f"{place.slot.name}[{place.position}] = {value}")
+            self._write(place, value)
             return
         mask = stmt.mask if isinstance(stmt, MaskedStore) else None
         with self._gathered(lanes, (stmt.buffer,), stmt.indices, (stmt.value,), mask) as gathered:
             (place,), (value,) = gathered
             self._note(place, "'write', None")
+            self._write(place, value)
+
+    def _write(self, place: Place, value: str) -> None:
+        if self.late:
+            to = f"{place.slot.name}, {place.position}"
+            self._line(f"copies.begin({self.thread}, {to}, {value})")
+        else:
             self._line(f"{place.slot.name}[{place.position}] = {value}")
 
     def _reduce(self, stmt: Reduce) -> None:

@@ -9,7 +9,20 @@ from __future__ import annotations
 
 from tensorc.ir.grid import THREADS, Kernel, axis_of, is_block, is_thread, kernels
 from tensorc.ir.interp.program import Statements
-from tensorc.ir.nodes import Alloc, Barrier, For, If, MaskedStore, Reduce, Seq, Stmt, Store
+from tensorc.ir.nodes import (
+    Alloc,
+    AsyncCopy,
+    Barrier,
+    Commit,
+    For,
+    If,
+    MaskedStore,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Wait,
+)
 from tensorc.ir.walk import nodes
 
 PENDING = "pending = []"
@@ -18,6 +31,7 @@ PENDING = "pending = []"
 class ThreadStatements(Statements):
     """Generates the statements of a function whose bound loops run as threads."""
 
+    thread = "place"
     kernel: Kernel | None = None
     inside = entering = False
     settled: frozenset[str] = frozenset()
@@ -33,10 +47,15 @@ class ThreadStatements(Statements):
             self._phase(stmt)
 
     def _outside(self, stmt: Stmt) -> None:
-        if isinstance(stmt, Barrier):
-            self._flush()
-        else:
-            super()._stmt(stmt)
+        match stmt:
+            case Barrier():
+                self._flush()
+            case Commit():
+                self._line("pending.append((copies.commit, ()))")
+            case Wait(groups=groups):
+                self._line(f"pending.append((copies.wait, ({groups},)))")
+            case _:
+                super()._stmt(stmt)
 
     def _kernel(self, loop: For) -> None:
         """A grid: its blocks one after the other, and all that a block has put down at its end."""
@@ -132,4 +151,4 @@ def _is_phase(stmt: Stmt) -> bool:
             return not threads and next(nodes(stmt, Barrier), None) is None
         case Seq() | Alloc():
             return False
-    return isinstance(stmt, Store | Reduce | MaskedStore)
+    return isinstance(stmt, Store | Reduce | MaskedStore | AsyncCopy)

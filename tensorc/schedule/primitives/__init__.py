@@ -5,6 +5,7 @@ from tensorc.schedule.primitives.cache_read import CacheRead
 from tensorc.schedule.primitives.cache_write import CacheWrite
 from tensorc.schedule.primitives.compute_at import ComputeAt, ReverseComputeAt
 from tensorc.schedule.primitives.decompose_reduction import DecomposeReduction
+from tensorc.schedule.primitives.double_buffer import DoubleBuffer
 from tensorc.schedule.primitives.fission import Fission, Merge
 from tensorc.schedule.primitives.fuse import Fuse
 from tensorc.schedule.primitives.inline import Inline, ReverseInline
@@ -23,6 +24,7 @@ __all__ = [
     "CacheWrite",
     "ComputeAt",
     "DecomposeReduction",
+    "DoubleBuffer",
     "Fission",
     "Fuse",
     "Inline",
