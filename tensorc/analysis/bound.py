@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from tensorc.analysis.across import across, combined, exchanged
 from tensorc.analysis.threads import owned, phases_apart
 from tensorc.analysis.violation import Violation, malformed
 from tensorc.ir.arith import constant
@@ -20,7 +21,7 @@ from tensorc.ir.grid import (
     loops_of,
 )
 from tensorc.ir.nodes import Alloc, Buffer, For, Func
-from tensorc.ir.walk import Path, enclosing, statements, variables
+from tensorc.ir.walk import Path, enclosing, statements, variables, written
 from tensorc.target import Target
 
 PRIVATE = ("local", "register")
@@ -39,6 +40,8 @@ def bound_violations(func: Func, target: Target) -> Iterator[Violation]:
         ]
         yield from broken
         if not broken:
+            for path, loop in kernel.across():
+                yield from across(func, path, loop)
             yield from phases_apart(func, kernel)
             for path, alloc in temporaries(func, kernel):
                 if alloc.buffer.scope in PRIVATE:
@@ -89,6 +92,13 @@ def _nesting(func: Func, kernel: Kernel) -> Iterator[Violation]:
             where = f"`{name}` lies inside of `{outer}`"
             message = f"cannot bind `{name}` to {axis}: {where}, and {reason}"
             yield malformed("STR009", message, kernel.path, path)
+    for path, loop in kernel.across():
+        if kernel.chain(path) is None:
+            phase = next(x.var.name for p, x in kernel.outermost() if path[: len(p)] == p)
+            reason = f"`{phase}` around it holds more than it"
+            message = f"threads cannot combine the iterations of `{loop.var.name}`: {reason}"
+            advice = f"fission `{phase}` before and after it"
+            yield malformed("STR009", message, path, advice=advice)
 
 
 def func_loop(func: Func, path: Path) -> For:
@@ -147,6 +157,19 @@ def _most(axis: str, target: Target) -> int:
     return target.limit(f"{'grid' if axis in BLOCKS else 'block'}_{letter}")
 
 
+def _aligned(size: int) -> int:
+    return -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+
+
+def _exchanged(func: Func, kernel: Kernel) -> Iterator[int]:
+    """The bytes of shared memory that reductions across threads take."""
+    for path, loop in kernel.across():
+        chain = kernel.chain(path)
+        for stmt in combined(func, loop):
+            for buffer in written(stmt.node):
+                yield exchanged(kernel, chain or (loop,)) * buffer.dtype.bytes
+
+
 def _memory(func: Func, kernel: Kernel, target: Target) -> Iterator[Violation]:
     """STR002, STR003, STR004, TGT001: where temporaries are allocated, and how much is shared."""
     for path, node in enclosing(func, kernel.path):
@@ -167,7 +190,8 @@ def _memory(func: Func, kernel: Kernel, target: Target) -> Iterator[Violation]:
         elif size is None:
             yield malformed("STR004", f"`{name}` cannot be shared: its size is unknown", path)
         else:
-            total += -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+            total += _aligned(size)
+    total += sum(_aligned(size) for size in _exchanged(func, kernel))
     most = target.limit("shared_dynamic_per_block")
     if total > most:
         reason = f"a block would take {total} bytes of shared memory, it may have {most}"

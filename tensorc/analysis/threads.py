@@ -22,10 +22,10 @@ from tensorc.analysis.affine import (
     term,
 )
 from tensorc.analysis.deps import Dependence, dependences
-from tensorc.analysis.effects import Statement, statements
+from tensorc.analysis.effects import Access, Statement, statements
 from tensorc.analysis.legality import refused, too_complex
 from tensorc.analysis.violation import Mark, Violation
-from tensorc.ir.grid import THREADS, Kernel, axis_of, is_thread
+from tensorc.ir.grid import THREADS, Kernel, axis_of, combines, group_of, is_across, is_thread
 from tensorc.ir.nodes import Alloc, For, Func
 from tensorc.ir.walk import Path, enclosing, nodes
 
@@ -35,17 +35,26 @@ def inside(func: Func, path: Path) -> list[Statement]:
     return [s for s in statements(func) if s.path[: len(path)] == path]
 
 
-def thread_of(program: Model, stmt: Statement, axes: Collection[str] = THREADS) -> isl.Map | None:
-    """{ instance -> the coordinates of the thread that runs it }, None where one is not affine."""
+def thread_of(
+    program: Model, stmt: Statement, access: Access, axes: Collection[str] = THREADS
+) -> isl.Map | None:
+    """{ instance -> the coordinates of the thread that makes an access of it }, None where one is
+    not affine.
+
+    What threads combine, the first of those that do puts into its element.
+    """
     names = program.domain(stmt).names
     coordinates = dict.fromkeys(axes, "0")
     for loop in stmt.loops:
         axis = axis_of(loop)
         if axis in coordinates:
             try:
-                coordinates[axis] = f"{names[loop.var.name]} - {term(loop.begin, names)}"
+                place = f"{names[loop.var.name]} - {term(loop.begin, names)}"
             except NotAffineError:
                 return None
+            if access.kind == "reduce" and is_across(loop) and combines(loop, stmt.node):
+                place = f"{group_of(loop)} * floor(({place}) / {group_of(loop)})"
+            coordinates[axis] = place
     target = ", ".join(coordinates.values())
     return isl.Map(f"{program.prefix}{{ {program.tuple_of(stmt)} -> [{target}] }}")
 
@@ -59,8 +68,8 @@ def between_threads(
     relation = dependence.relation
     for n in range(depth):
         relation = relation.equate(isl.dim_type.in_, n, isl.dim_type.out, n)
-    ends = dependence.source, dependence.sink
-    source, sink = (thread_of(program, s, axes) for s in ends)
+    source = thread_of(program, dependence.source, dependence.source_access, axes)
+    sink = thread_of(program, dependence.sink, dependence.sink_access, axes)
     if source is None or sink is None:
         return relation
     return relation.subtract(source.apply_range(sink.reverse()))

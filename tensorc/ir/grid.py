@@ -6,6 +6,14 @@ parallel loop means, and only the code generator for CUDA takes notice of the ax
     for i in parallel(32, bind="blockIdx.x"):
         for j in parallel(256, bind="threadIdx.x"):
             B[i, j] = A[i, j]
+
+A serial loop may be bound to threads, too, when it carries nothing but the reductions in it. Each
+thread then reduces what falls to it into an element of its own, and the threads combine these; the
+first of them puts the result into the element:
+
+    for i in parallel(32, bind="blockIdx.x"):
+        for k in range(256, bind="threadIdx.x"):
+            B[i] += A[i, k]
 """
 
 from __future__ import annotations
@@ -16,20 +24,29 @@ from functools import lru_cache
 from typing import cast
 
 from tensorc.ir.arith import constant, sub
-from tensorc.ir.nodes import Alloc, For, Func, If, Seq, Stmt
-from tensorc.ir.walk import Path, at
+from tensorc.ir.nodes import Alloc, For, Func, If, Reduce, Seq, Stmt
+from tensorc.ir.walk import Path, at, nodes, variables
 
 BIND = "bind"
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 VIRTUAL = "vthread"
 AXES = (*BLOCKS, *THREADS, VIRTUAL)
+GROUP = "group"
+"""How many neighbours along the axis combine their iterations of a serial loop bound to threads;
+all of them where the loop has no such note, which only lowered programs have."""
+WARP = 32
 
 
 def axis_of(loop: For) -> str | None:
     """The axis to which a loop is bound, None for any other loop."""
-    found = dict(loop.annotations).get(BIND) if loop.kind == "parallel" else None
-    return found if isinstance(found, str) and found in AXES else None
+    if loop.kind not in _AXES_OF_KIND or not loop.annotations:
+        return None
+    found = dict(loop.annotations).get(BIND)
+    return found if isinstance(found, str) and found in _AXES_OF_KIND[loop.kind] else None
+
+
+_AXES_OF_KIND = {"parallel": AXES, "serial": THREADS}
 
 
 def is_block(loop: For) -> bool:
@@ -38,6 +55,31 @@ def is_block(loop: For) -> bool:
 
 def is_thread(loop: For) -> bool:
     return axis_of(loop) in THREADS
+
+
+def is_across(loop: For) -> bool:
+    """Whether threads combine the iterations of a loop, which is a reduction's."""
+    return loop.kind == "serial" and is_thread(loop)
+
+
+def group_of(loop: For) -> int:
+    """How many iterations of such a loop are combined into one element."""
+    found = dict(loop.annotations).get(GROUP)
+    return found if isinstance(found, int) else max(extent_of(loop) or 1, 1)
+
+
+@lru_cache(maxsize=1024)
+def combines(loop: For, node: Stmt) -> bool:
+    """Whether a statement of a loop is a reduction into one element, the same in all iterations:
+    what threads combine when the loop is bound to them as a serial one."""
+    if not isinstance(node, Reduce):
+        return False
+    if any(key == GROUP for key, _ in loop.annotations):
+        return True
+    inner = {loop.var.name} | {x.var.name for x in nodes(loop.body, For)}
+    own = {alloc.buffer.name for alloc in nodes(loop.body, Alloc)}
+    alike = not any(variables(index) & inner for index in node.indices)
+    return alike and own.isdisjoint(buffer.name for buffer in node.buffers)
 
 
 def extent_of(loop: For) -> int | None:
@@ -81,6 +123,33 @@ class Kernel:
             assert axis is not None
             sizes[axis] = max(sizes[axis], extent_of(loop) or 1)
         return sizes[THREADS[0]], sizes[THREADS[1]], sizes[THREADS[2]]
+
+    def across(self) -> Iterator[tuple[Path, For]]:
+        """The loops whose iterations threads combine."""
+        return ((path, loop) for path, loop in self.threads if is_across(loop))
+
+    def chain(self, path: Path) -> tuple[For, ...] | None:
+        """The loops from a phase down to one of its loops, each the whole body of the one before;
+        None where there is anything else between."""
+        inner = next(loop for at_, loop in self.threads if at_ == path)
+        for start, loop in self.outermost():
+            if path[: len(start)] == start:
+                chain = [loop]
+                while chain[-1] is not inner:
+                    body = chain[-1].body
+                    if not isinstance(body, For) or not is_thread(body):
+                        return None
+                    chain.append(body)
+                return tuple(chain)
+        return None
+
+    def shuffled(self, loop: For) -> int:
+        """How many neighbours along the axis of a loop lie in one warp, whatever the others do: a
+        power of two, or 0 where rows of threads begin within a warp and end in another one."""
+        x = self.block()[0]
+        if axis_of(loop) != THREADS[0] or (x % WARP and x & (x - 1)) or (x % WARP and x > WARP):
+            return 0
+        return min(x, WARP)
 
 
 @lru_cache(maxsize=512)

@@ -17,6 +17,7 @@ from tensorc.analysis.bound import bound_violations
 from tensorc.analysis.effects import statements
 from tensorc.analysis.legality import concurrent, lockstep
 from tensorc.analysis.violation import Mark, Violation, malformed
+from tensorc.ir.grid import is_across
 from tensorc.ir.nodes import Expr, For
 from tensorc.ir.walk import enclosing, variables
 from tensorc.schedule.state import Loop, State, buffers, loops
@@ -201,12 +202,13 @@ def check_serial(state: State, *wanted: str) -> Iterator[Violation]:
     """STR003: each loop is still serial, so that moving it cannot break another promise."""
     for name in wanted:
         loop = state.loop(name)
-        if loop.node.kind != "serial":
+        kind = "bound to threads" if is_across(loop.node) else _KINDS.get(loop.node.kind)
+        if kind is not None:
             yield malformed(
                 "STR003",
-                f"`{name}` is already {_KINDS[loop.node.kind]}, and this step needs a serial loop",
+                f"`{name}` is already {kind}, and this step needs a serial loop",
                 loop.path,
-                advice=f"take this step before the one that made `{name}` {_KINDS[loop.node.kind]}",
+                advice=f"take this step before the one that made `{name}` {kind}",
             )
 
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tensorc.ir.arith import constant
-from tensorc.ir.grid import THREADS, Kernel, axis_of, is_thread, kernels
+from tensorc.ir.grid import (
+    THREADS,
+    Kernel,
+    axis_of,
+    combines,
+    group_of,
+    is_across,
+    is_thread,
+    kernels,
+)
 from tensorc.ir.interp import Access
 from tensorc.ir.interp.program import evaluate
 from tensorc.ir.nodes import Alloc, Barrier, For, Func, If, Seq, Stmt
@@ -48,7 +57,12 @@ class _Kernel:
         for loop in self._about(access.statement)[0]:
             begin = constant(loop.begin)
             begin = int(evaluate(loop.begin, values)) if begin is None else begin
-            found[str(axis_of(loop))] = values[loop.var.name] - begin
+            place = values[loop.var.name] - begin
+            leaf = at(self.func, self.paths[access.statement])
+            assert isinstance(leaf, Stmt)
+            if access.kind == "reduce" and is_across(loop) and combines(loop, leaf):
+                place -= place % group_of(loop)
+            found[str(axis_of(loop))] = place
         return found
 
     def place(self, access: Access) -> Place:

@@ -16,6 +16,7 @@ from typing import Any
 
 REMEMBERING = (
     "tensorc.analysis", "tensorc.schedule", "tensorc.codegen.passes", "tensorc.codegen.emit_",
+    "tensorc.ir.grid",
 )  # fmt: skip
 """The modules whose answers may depend on a planted fault start with one of these."""
 

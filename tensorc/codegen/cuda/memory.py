@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
 from tensorc.analysis.affine import TooComplexError
 from tensorc.analysis.bound import bytes_of, temporaries
@@ -20,7 +21,7 @@ from tensorc.analysis.threads import shared_by_threads
 from tensorc.codegen.cuda.host import Part, bounded
 from tensorc.codegen.passes.trees import names_in
 from tensorc.ir import arith
-from tensorc.ir.grid import THREADS, Kernel, axis_of, extent_of, is_thread, kernels
+from tensorc.ir.grid import THREADS, Kernel, axis_of, extent_of, is_across, is_thread, kernels
 from tensorc.ir.interval import interval
 from tensorc.ir.linear import Linear, linear
 from tensorc.ir.nodes import (
@@ -33,6 +34,7 @@ from tensorc.ir.nodes import (
     Load,
     Node,
     Param,
+    Reduce,
     Seq,
     Stmt,
     Store,
@@ -43,6 +45,7 @@ from tensorc.ir.walk import at, nodes, replace, replace_at, rewrite, seq
 MOST_OWN = 8192
 """Bytes of one temporary that a thread may have for itself."""
 
+S = TypeVar("S", Store, Reduce)
 Indices = tuple[Expr, ...]
 Loops = tuple[For, ...]
 
@@ -155,6 +158,11 @@ def _axes(kernel: Kernel) -> tuple[str, ...]:
     """The axes along which a block has several threads, z first."""
     sizes = zip(THREADS, kernel.block(), strict=True)
     return tuple(axis for axis, size in sizes if size > 1)[::-1]
+
+
+def _first_of(loops: Loops) -> Loops:
+    """The loops by which the thread is named that has what a reduction across threads gives."""
+    return tuple(loop for loop in loops if not is_across(loop))
 
 
 def _coordinates(kernel: Kernel, loops: Loops) -> Indices:
@@ -296,9 +304,17 @@ def _accesses(stmt: Stmt, name: str, loops: Loops) -> Iterator[tuple[Loops, Indi
         case Store():
             if stmt.buffer.name == name:
                 yield loops, stmt.indices
-            for load in nodes(stmt, Load):
-                if load.buffer.name == name:
-                    yield loops, load.indices
+            yield from _loaded(stmt, name, loops)
+        case Reduce():
+            if any(buffer.name == name for buffer in stmt.buffers):
+                yield _first_of(loops), stmt.indices
+            yield from _loaded(stmt, name, loops)
+
+
+def _loaded(stmt: Stmt, name: str, loops: Loops) -> Iterator[tuple[Loops, Indices]]:
+    for load in nodes(stmt, Load):
+        if load.buffer.name == name:
+            yield loops, load.indices
 
 
 # The device's memory ------------------------------------------------------------------------------
@@ -338,11 +354,20 @@ def _moved(stmt: Stmt, moves: Mapping[str, _Move], loops: Loops) -> Stmt:
             move, inner = moves[buffer.name], _moved(body, moves, loops)
             return replace(stmt, buffer=move.buffer, body=inner) if move.keep else inner
         case Store():
-            return _store(stmt, moves, loops)
+            return _redirected(stmt, moves, loops)
+        case Reduce(buffers=buffers):
+            # A reduction across threads; all its buffers have the same place.
+            stmt = _redirected(stmt, moves, loops)
+            own = [moves[b.name] for b in buffers if b.name in moves]
+            places = [move.indices(_first_of(loops), stmt.indices) for move in own]
+            new = tuple(moves[b.name].buffer if b.name in moves else b for b in buffers)
+            return replace(stmt, buffers=new, indices=places[0] if places else stmt.indices)
     raise TypeError(f"not a statement of scalars: {stmt!r}")
 
 
-def _store(stmt: Store, moves: Mapping[str, _Move], loops: Loops) -> Store:
+def _redirected(stmt: S, moves: Mapping[str, _Move], loops: Loops) -> S:
+    """The accesses of a statement, but for what a reduction combines into."""
+
     def change(found: Node) -> Node | None:
         if isinstance(found, Load | Store) and found.buffer.name in moves:
             move = moves[found.buffer.name]

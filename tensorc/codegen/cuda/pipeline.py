@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorc.codegen.cuda import source
+from tensorc.codegen.cuda.across import across, by_threads
 from tensorc.codegen.cuda.ahead import ahead, asynchronous
 from tensorc.codegen.cuda.barriers import barriers
 from tensorc.codegen.cuda.host import Launch, Part, split
@@ -90,7 +91,8 @@ def _kernel(part: Part, target: Target) -> Kernel:
         stages.append((name, made))
         return made
 
-    current = after("reductions", reductions(part.func))
+    current = after("across", across(part.func))
+    current = after("reductions", reductions(current, by_threads(current)))
     placed = place(Part(current, part.host))
     current = after("memory", placed.func)
     early = ahead(current, target)

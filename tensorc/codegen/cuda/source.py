@@ -29,6 +29,7 @@ from tensorc.ir.nodes import (
     MaskedStore,
     Node,
     Ramp,
+    Reduce,
     Seq,
     Stmt,
     Store,
@@ -131,6 +132,8 @@ def _buffers(func: Func) -> Iterator[Buffer]:
     for node in nodes(func, Node):
         if isinstance(node, Load | MaskedLoad | Store | MaskedStore):
             yield node.buffer
+        elif isinstance(node, Reduce):
+            yield from node.buffers
 
 
 def _declared(w: Writer, name: str, what: Buffer | Var, func: Func) -> str:
@@ -155,12 +158,17 @@ def _passes(func: Func, name: str) -> bool:
 
 def _stored(func: Func) -> set[str]:
     stores: list[Store | MaskedStore] = [*nodes(func, Store), *nodes(func, MaskedStore)]
-    return {store.buffer.name for store in stores}
+    return {store.buffer.name for store in stores} | _combined(func)
 
 
 def _loaded(func: Func) -> set[str]:
     loads: list[Load | MaskedLoad] = [*nodes(func, Load), *nodes(func, MaskedLoad)]
-    return {load.buffer.name for load in loads}
+    return {load.buffer.name for load in loads} | _combined(func)
+
+
+def _combined(func: Func) -> set[str]:
+    """What threads combine into, which is read and stored."""
+    return {buffer.name for node in nodes(func, Reduce) for buffer in node.buffers}
 
 
 def _parameter(w: Writer, name: str, what: Buffer | Var) -> Parameter:
@@ -237,6 +245,9 @@ def _fits(stmt: Stmt, scope: Scope, loops: tuple[For, ...]) -> bool:
             own = own_access(scope, stmt.buffer, stmt.indices)
             mask = (stmt.mask,) if isinstance(stmt, MaskedStore) else ()
             return all(_small(expr, scope, ranges) for expr in (own, stmt.value, *mask))
+        case Reduce(buffers=buffers, indices=indices, values=values):
+            places = (own_access(scope, buffer, indices) for buffer in buffers)
+            return all(_small(expr, scope, ranges) for expr in (*places, *values))
     return True
 
 

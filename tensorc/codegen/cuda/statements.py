@@ -18,11 +18,12 @@ from tensorc.codegen.cuda.expressions import (
     to_memory,
     write,
 )
+from tensorc.codegen.cuda.shuffles import combine
 from tensorc.codegen.passes.trees import find, lanes_here
 from tensorc.dtype import DType
 from tensorc.errors import CompileError
 from tensorc.ir import arith
-from tensorc.ir.grid import BLOCKS, THREADS, VIRTUAL, axis_of, extent_of, is_thread
+from tensorc.ir.grid import BLOCKS, THREADS, VIRTUAL, axis_of, extent_of, is_across, is_thread
 from tensorc.ir.interval import interval
 from tensorc.ir.nodes import (
     Alloc,
@@ -197,7 +198,9 @@ def _bound(w: Writer, loop: For, axis: str) -> None:
         offset = "" if arith.constant(loop.begin) == 0 else f"{begin.within(PLUS)} + "
         declared = len(w.lines)
         w.line(f"const {w.scope.index} {name} = {offset}{place};")
-        if axis in THREADS and extent is not None and extent < w.block[axis]:
+        if is_across(loop):
+            combine(w, loop)
+        elif axis in THREADS and extent is not None and extent < w.block[axis]:
             with w.braces(f"if ({axis} < {extent})"):
                 execute(w, loop.body)
         else:

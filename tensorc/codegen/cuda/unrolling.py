@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tensorc.codegen.passes.registers import accesses
 from tensorc.codegen.passes.trees import find, names_in, rebuilt
-from tensorc.ir.grid import extent_of
+from tensorc.ir.grid import extent_of, is_across
 from tensorc.ir.nodes import Alloc, For, Func, If, Seq, Stmt
 from tensorc.ir.walk import replace
 
@@ -27,7 +27,9 @@ def unrolled(func: Func) -> Func:
                 wanted |= {name for index in indices for name in names_in(index)}
 
     def change(stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, For) or stmt.kind != "serial" or stmt.var.name not in wanted:
+        if not isinstance(stmt, For) or stmt.kind != "serial" or is_across(stmt):
+            return stmt
+        if stmt.var.name not in wanted:
             return stmt
         if extent_of(stmt) is None or _instances(stmt, wanted) > MOST_INSTANCES:
             return stmt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from tensorc.codegen.passes.trees import find, leaves, loads_of, rebuilt
 from tensorc.dtype import DType
@@ -18,8 +18,9 @@ Fresh = Callable[[str], str]
 _LAZY = frozenset({"any", "all"})
 
 
-def reductions(func: Func) -> Func:
-    """All combined values are computed before the first of them is stored."""
+def reductions(func: Func, kept: Container[str] = ()) -> Func:
+    """All combined values are computed before the first of them is stored. Statements whose names
+    are `kept` stay what they are."""
     if next(find(func, Reduce), None) is None:
         return func
     taken = {p.name for p in func.params} | {alloc.buffer.name for alloc in find(func, Alloc)}
@@ -31,7 +32,7 @@ def reductions(func: Func) -> Func:
         return name
 
     def change(stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, Reduce):
+        if not isinstance(stmt, Reduce) or stmt.name in kept:
             return stmt
         return _single(stmt, fresh) if len(stmt.buffers) == 1 else _several(stmt, fresh)
 

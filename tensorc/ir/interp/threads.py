@@ -7,8 +7,19 @@ all that has been put down. So threads run as far ahead of each other as the bar
 
 from __future__ import annotations
 
-from tensorc.ir.grid import THREADS, Kernel, axis_of, is_block, is_thread, kernels
+from tensorc.ir.grid import (
+    THREADS,
+    Kernel,
+    axis_of,
+    extent_of,
+    group_of,
+    is_across,
+    is_block,
+    is_thread,
+    kernels,
+)
 from tensorc.ir.interp.program import Statements
+from tensorc.ir.interp.together import run_threads
 from tensorc.ir.nodes import (
     Alloc,
     AsyncCopy,
@@ -89,6 +100,11 @@ class ThreadStatements(Statements):
     def _flush(self) -> None:
         assert self.kernel is not None
         x, y, z = self.kernel.block()
+        if next(self.kernel.across(), None) is not None:
+            self.source.constants["run_threads"] = run_threads
+            self._line(f"run_threads(pending, ({x}, {y}, {z}), permute)")
+            self._line("pending.clear()")
+            return
         self._line(f"for thread in permute(range({x * y * z})):")
         self._line(f" place = (thread % {x}, thread // {x} % {y}, thread // {x * y})")
         self._line(" for part, given in pending: part(place, *given)")
@@ -105,7 +121,8 @@ class ThreadStatements(Statements):
         self.source.functions.append(
             f"def {name}({', '.join(filter(None, ('place', names)))}):{text}"
         )
-        self._line(f"pending.append(({name}, ({names}{',' if names else ''})))")
+        together = "".join(f", {_together(x)}" for x in nodes(stmt, For) if is_across(x))
+        self._line(f"pending.append(({name}, ({names}{',' if names else ''}){together}))")
 
     # Within a phase -------------------------------------------------------------------------------
 
@@ -134,8 +151,14 @@ class ThreadStatements(Statements):
         begin, end = self.expressions.value(stmt.begin), self.expressions.value(stmt.end)
         at, before = f"({begin}) + place[{THREADS.index(axis)}]", self.settled
         self.settled |= {axis}
-        self._run(stmt, f"range({at}, min({at} + 1, {end}))")
+        count = group_of(stmt) if is_across(stmt) else 1
+        self._run(stmt, f"range({at}, min({at} + {count}, {end}))")
         self.settled = before
+
+
+def _together(loop: For) -> tuple[int, int, int]:
+    """Which threads combine the iterations of a loop: the axis, and how many of how many do."""
+    return THREADS.index(str(axis_of(loop))), group_of(loop), extent_of(loop) or 0
 
 
 def _is_phase(stmt: Stmt) -> bool:

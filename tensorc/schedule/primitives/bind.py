@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tensorc.analysis.across import across, combinable, combined
 from tensorc.analysis.legality import concurrent
 from tensorc.analysis.violation import Mark, Violation, malformed
-from tensorc.ir.grid import AXES, BIND
-from tensorc.ir.nodes import For
+from tensorc.errors import Kind
+from tensorc.ir.combiner import COMBINERS
+from tensorc.ir.grid import AXES, BIND, THREADS
+from tensorc.ir.nodes import For, LoopKind, Reduce
 from tensorc.ir.walk import enclosing, replace
 from tensorc.schedule.rewrite import put
 from tensorc.schedule.state import State, loops
@@ -28,6 +31,10 @@ class Bind(Step):
     different extents may be bound to one axis: threads past the end of one skip it. The
     iterations of a virtual thread are written out in each thread.
 
+    A loop that carries nothing but reductions may be bound to threads, too. It stays a serial loop:
+    each thread reduces its iteration into an element of its own, then the threads combine these, by
+    shuffles within a warp and through shared memory across warps. This reassociates.
+
     rewrite:
         for i in range(4):
             for j in range(64):
@@ -40,7 +47,11 @@ class Bind(Step):
     legal when:
         the loop exists (REF001, REF002), is serial and not inside a vector (STR003); the axis is
         one of those named, and the target is a cuda one (ARG001)
-        no dependence, not even a reduction's own, connects two of its iterations (DEP001)
+        no dependence connects two of its iterations (DEP001), not even a reduction's own; but
+        threads combine a reduction into one element, which nothing else touches in the loop
+        threads that combine do so in a loop that is bound to threads alone and in full (STR009),
+        where it can be written which iterations there are (UNS003), and not under strict_float
+        if the operator rounds (FLT001)
         loops bound to blocks are the outermost of a kernel, directly in each other, and no axis
         is bound twice on the way to a statement (STR009); their bounds do not read each other
         (STR006); the extent of threads is a constant (STR004)
@@ -82,8 +93,30 @@ class Bind(Step):
             return
         broken = [*check_serial(state, self.loop), *self._vectors(state)]
         yield from broken
-        if not broken:
-            yield from concurrent(state.func, self.loop, Mark(state.loop(self.loop).path))
+        if broken:
+            return
+        path = state.loop(self.loop).path
+        if not self._combines(state):
+            yield from concurrent(state.func, self.loop, Mark(path))
+            return
+        yield from across(state.func, path, state.loop(self.loop).node)
+        if state.strict_float and self._rounds(state):
+            refused = f"threads would reassociate the reductions of `{self.loop}`"
+            message = f"{refused}, which strict_float forbids"
+            yield Violation("FLT001", Kind.ILLEGAL, message, (Mark(path),))
+
+    def _combines(self, state: State) -> bool:
+        """Whether threads combine the iterations, which are a reduction's."""
+        return self.axis in THREADS and combinable(state.func, state.loop(self.loop).node)
+
+    def _rounds(self, state: State) -> bool:
+        found = (s.node for s in combined(state.func, state.loop(self.loop).node))
+        return any(
+            isinstance(node, Reduce)
+            and COMBINERS[node.op].rounds
+            and any(buffer.dtype.is_float for buffer in node.buffers)
+            for node in found
+        )
 
     def _vectors(self, state: State) -> Iterator[Violation]:
         for path, outer in enclosing(state.func, state.loop(self.loop).path):
@@ -94,5 +127,6 @@ class Bind(Step):
     def apply(self, state: State) -> State:
         old = state.loop(self.loop)
         notes = dict(old.node.annotations) | {BIND: self.axis}
-        new = replace(old.node, kind="parallel", annotations=tuple(notes.items()))
+        kind: LoopKind = "serial" if self._combines(state) else "parallel"
+        new = replace(old.node, kind=kind, annotations=tuple(notes.items()))
         return state.with_func(put(state.func, old.path, new))

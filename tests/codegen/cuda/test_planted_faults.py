@@ -24,7 +24,7 @@ from tensorc.testing import kernels
 from tests.schedule.planting import Plant
 
 THREADS, BOUND = "analysis.threads", "analysis.bound"
-BARRIERS = "codegen.cuda.barriers"
+BARRIERS, ACROSS = "codegen.cuda.barriers", "analysis.across"
 
 # Rows of a temporary, which the second loop reads the other way round.
 PHASES = """
@@ -58,6 +58,19 @@ def f(C: Buffer["i32", 3, 4, 8, "inout"], B: Buffer["i32", 2, 4, 8, "out"]):
                 for k in range(8):
                     B[t, i, k] = C[t + 1, i, k]
 """
+# A reduction by several warps.
+SUMS = """
+def f(A: Buffer["i32", 2, 96], B: Buffer["i32", 2, "inout"], C: Buffer["i32", 2, 96, "inout"]):
+    for b in range(2):
+        for k in range(96):
+            {0}
+"""
+# The second row has one iteration, and something reads what it gives.
+ONCE = """if k < 96 - 95 * b:
+                B[b] += A[b, k]
+            if k < 96 * b - 95:
+                C[b, k] = B[b]"""
+IN_WARPS = (Bind("b", "blockIdx.x"), Bind("k", "threadIdx.x"))
 IN_BLOCKS = (
     Bind("i", "blockIdx.x"), SetScope("T", "shared"), Bind("j", "threadIdx.x"),
     Bind("k", "threadIdx.x"),
@@ -106,6 +119,21 @@ CASES = (
     Case(Plant("bound: each axis is within the limit of a block", f"{BOUND}:_limits",
                "if prod(sizes) > most:", "if max(sizes) > most:"),
          PHASES.format(0, "k").replace("4", "200"), IN_PHASES, ("TGT001",)),
+    Case(Plant("across: nothing else touches the element", f"{ACROSS}:_touched_else",
+               "if not bad.is_empty():", "if not bad.is_empty() and not results:"),
+         SUMS.format(ONCE), IN_WARPS, ("DEP001",)),
+    Case(Plant("across: the loop carries nothing else", f"{ACROSS}:_own",
+               "source.name == sink.name and", ""),
+         SUMS.format("B[b] += A[b, k]\n            B[b] += C[b, k]"), IN_WARPS, ("DEP001",)),
+    Case(Plant("across: a warp puts what it has in its own place", f"{THREADS}:thread_of",
+               "{group_of(loop)} * floor(({place}) / {group_of(loop)})", "{place}"),
+         SUMS.format("B[b] += A[b, k]"), IN_WARPS),
+    Case(Plant("across: the first thread has the result", f"{THREADS}:thread_of",
+               'access.kind == "reduce" and', "False and"),
+         SUMS.format("B[b] += A[b, k]"), IN_WARPS),
+    Case(Plant("across: where nothing is reduced nothing is touched",
+               "codegen.cuda.across:_Combining._last", "if guard != arith.TRUE", "if False"),
+         SUMS.format("if b < 1:\n                B[b + 1] += A[b, k]"), IN_WARPS),
     Case(Plant("barriers: one is enough", f"{BARRIERS}:_chosen", "while open_:", "if open_:"),
          STEPS, IN_STEPS),
     Case(Plant("barriers: before the source", f"{BARRIERS}:_Level.behind",
