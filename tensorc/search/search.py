@@ -116,11 +116,12 @@ class Search:
         self.found: list[Record] = []
         self.best: Record | None = None
         self.over = False
+        self._fastest = math.inf
 
     def rules(self) -> Tried:
         """The rules' sentence, measured; it is no trial."""
         sentence = self.problem.space.default()
-        (tried,) = self._tried([self.problem.candidate(sentence, RULES)], math.inf)
+        (tried,) = self._tried([self.problem.candidate(sentence, RULES)])
         return tried
 
     def batch(self, most: int) -> Iterator[Tried]:
@@ -131,8 +132,7 @@ class Search:
             return
         made = [self.problem.candidate(one, self._tuner.name, self._seed) for one in sentences]
         results = []
-        incumbent = math.inf if self.best is None else self.best.seconds
-        for tried in self._tried(made, incumbent):
+        for tried in self._tried(made):
             record = tried.record
             self.found.append(record)
             results.append(record)
@@ -141,16 +141,16 @@ class Search:
             yield tried
         self._tuner.learn(list(zip(sentences, results, strict=True)))
 
-    def _tried(self, made: Sequence[Candidate], incumbent: float) -> Iterator[Tried]:
-        """The records of candidates in order; those that are known lower the incumbent at once."""
+    def _tried(self, made: Sequence[Candidate]) -> Iterator[Tried]:
+        """The records of candidates in order; new ones are raced against the fastest known."""
         known = {n: record for n, one in enumerate(made) if (record := self._journal.known(one))}
-        incumbent = min([incumbent, *(record.seconds for record in known.values())])
-        new = self._measurer.measure([c for n, c in enumerate(made) if n not in known], incumbent)
+        self._fastest = min([self._fastest, *(record.seconds for record in known.values())])
+        fresh = [one for n, one in enumerate(made) if n not in known]
+        new = self._measurer.measure(fresh, self._fastest)
         for n in range(len(made)):
-            if n in known:
-                yield Tried(known[n], True)
-            else:
-                yield Tried(self._journal.add(next(new)), False)
+            record = known[n] if n in known else self._journal.add(next(new))
+            self._fastest = min(self._fastest, record.seconds)
+            yield Tried(record, n in known)
         # An executor that is gone says so once all its records were given.
         for _ in new:
             pass
@@ -171,6 +171,10 @@ class Search:
             return right[0]
         compared = self._compared([*own.values(), *others.values()])
         return min((r for r in compared if r.key in own), key=lambda r: r.median, default=None)
+
+    def in_turns(self, record: Record) -> Record:
+        """The last record of a candidate among finalists, else the one that is given."""
+        return self._journal.finalists(record).get(record.key, record)
 
     def _compared(self, records: Sequence[Record]) -> list[Record]:
         """Records of the same candidates, timed in turns now or earlier, without those that are
