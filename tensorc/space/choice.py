@@ -8,7 +8,7 @@ facts and on the values already sent (DESIGN 1.3).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tensorc.errors import ArgumentError
@@ -26,6 +26,20 @@ PARTS = frozenset({"width", "parts", "rows", "unroll", "tile", "chunks", "block"
 """The kinds of decisions that are sizes of a part of their subject, most often an axis."""
 
 
+def _of_options(options: object, default: Value) -> tuple[str, str] | None:
+    """What is wrong with the options or the default: the argument and the reason."""
+    if not isinstance(options, tuple) or not set(map(type, options)) <= {int, str}:
+        return "options", f"expected a tuple of integers and strings, got {options!r:.80}"
+    if not options:
+        return "options", "there are none; a Choice has one at least"
+    if len(set(options)) != len(options):
+        twice = next(option for option in options if options.count(option) > 1)
+        return "options", f"{twice!r} stands twice in {options!r:.80}"
+    if default not in options:
+        return "default", f"{default!r:.80} is no option; legal here: {options!r:.80}"
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A decision: `options` are distinct values, simplest first, never empty, each completable.
@@ -33,8 +47,9 @@ class Choice:
     `kind` and `subject` say what is decided ("tile", "C.i"); `default` is what the rule-based
     scheduler takes. Which choices follow, and with which options, depends on `node` and the value
     alone; a `key` of None promises nothing. `context` holds, for each option, a few small integers
-    that a cost model may read (buckets of footprints, registers). Raises ArgumentError for options
-    that are no such tuple, and a default that is none of them.
+    that a model may read (`tensorc.space.context.FIELDS`); it may depend on all that was decided
+    before, and does not count when choices are compared. Raises ArgumentError for options that are
+    no such tuple, a default that is none of them, and a context of other than a row each.
     """
 
     kind: str
@@ -42,27 +57,29 @@ class Choice:
     options: tuple[Value, ...]
     default: Value
     key: Hashable = None
-    context: tuple[tuple[int, ...], ...] = ()
+    context: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        options: object = self.options
-        what = f"{self.kind} {self.subject}"
-        if not isinstance(options, tuple) or not all(isinstance(o, int | str) for o in options):
-            reason = f"{what}: expected a tuple of integers and strings, got {options!r:.80}"
-            raise ArgumentError("options", reason)
-        if not options:
-            raise ArgumentError("options", f"{what}: there are none; a Choice has one at least")
-        if len(set(options)) != len(options):
-            twice = next(option for option in options if options.count(option) > 1)
-            raise ArgumentError("options", f"{what}: {twice!r} stands twice in {options!r:.80}")
-        if self.default not in options:
-            reason = f"{what}: {self.default!r:.80} is no option; legal here: {options!r:.80}"
-            raise ArgumentError("default", reason)
+        fault = _of_options(self.options, self.default)
+        if not fault and self.context and len(self.context) != len(self.options):
+            fault = "context", f"{len(self.context)} rows for {len(self.options)} options"
         try:
             hash(self.key)
         except TypeError:
-            reason = f"{what}: {self.key!r:.80} cannot be hashed; needed tuples, names and numbers"
-            raise ArgumentError("key", reason) from None
+            reason = f"{self.key!r:.80} cannot be hashed; needed tuples, names and numbers"
+            fault = fault or ("key", reason)
+        if fault:
+            raise ArgumentError(fault[0], f"{self.kind} {self.subject}: {fault[1]}")
+
+    def having(self, key: Hashable, context: tuple[tuple[int, ...], ...]) -> Choice:
+        """The same decision with another key and context, which are not checked again: templates
+        within templates do this for every choice that they pass on."""
+        made = object.__new__(Choice)
+        for name in ("kind", "subject", "options", "default"):
+            object.__setattr__(made, name, getattr(self, name))
+        object.__setattr__(made, "key", key)
+        object.__setattr__(made, "context", context)
+        return made
 
     @property
     def name(self) -> Name:

@@ -17,6 +17,7 @@ from tensorc.schedule.facts import Facts, facts
 from tensorc.schedule.schedule import Schedule
 from tensorc.space import near
 from tensorc.space.choice import Choice, Name, Sentence, Template, TemplateFunction, Value
+from tensorc.space.context import described
 from tensorc.space.counting import Counts
 from tensorc.space.drive import Run, defaults, drive, drive_together, replayed
 from tensorc.space.narrow import narrowed
@@ -52,7 +53,7 @@ class Space:
             raise TargetError(f"the CPU templates have no schedules for {self.target.describe()}")
         self.template = template
         self.kept: Mapping[Name, Value] = decisions_of(keep)
-        self._counts = Counts(self.start)
+        self._counts = Counts(self._plain)
 
     @property
     def target(self) -> Target:
@@ -62,7 +63,12 @@ class Space:
         return f"<Space of {self.facts.name} on {self.target.cpu}>"
 
     def start(self) -> Template:
-        """The template at its beginning."""
+        """The template at its beginning; its choices have contexts."""
+        template = described(self.facts, self.template(self.facts))
+        return narrowed(template, self.kept) if self.kept else template
+
+    def _plain(self) -> Template:
+        """The same without contexts, which numbers do not need."""
         template = self.template(self.facts)
         return narrowed(template, self.kept) if self.kept else template
 
@@ -88,7 +94,9 @@ class Space:
         Raises:
             ArgumentError: a value is not offered, or there are too few or too many.
         """
-        run = self._counts.run(tuple(values))
+        run = Run(self.start())
+        for value in values:
+            run.send(value)
         return run.sentence
 
     def replay(self, decisions: Record) -> Sentence:
@@ -119,14 +127,15 @@ class Space:
             ArgumentError: it is no sentence of this space.
         """
         values = sentence.values if isinstance(sentence, Sentence) else tuple(sentence)
-        return self._counts.rank(self.sentence(values).values)
+        _ = self._counts.run(values).sentence
+        return self._counts.rank(values)
 
     def unrank(self, number: int) -> Sentence:
         """The sentence of a number. Raises ArgumentError if that is not below `count`."""
         if type(number) is not int or not 0 <= number < self.count:
             reason = f"got {number!r:.80}; the sentences have numbers from 0 to {self.count - 1}"
             raise ArgumentError("number", reason)
-        return self._counts.unrank(number).sentence
+        return self.sentence(self._counts.unrank(number).sentence.values)
 
     def enumerate(self) -> Iterator[Sentence]:
         """All sentences in the order of their numbers, each made when it is asked for."""
@@ -139,7 +148,7 @@ class Space:
                 open_ways += [(*values, option) for option in reversed(others)]
                 values = (*values, first)
                 run.send(first)
-            yield run.sentence
+            yield self.sentence(run.sentence.values)
 
     # Draws ------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from tensorc.space.templates.common import (
     PARALLEL_WORK,
     keyed,
     nearest,
+    shares,
     tile_options,
     vector_widths,
     work_of,
@@ -137,7 +138,7 @@ def attention(facts: Facts) -> Template:
         leading = len(found.values.spatial) - 1
         moved = [a.name for a in stage.axes[:leading]]
         yield from rowwise.in_lanes(facts, plan, stage, leading, moved)
-    yield from _threads(facts, plan, found, block)
+    yield from _threads(facts, plan, found, block, rows)
     return plan.done()
 
 
@@ -239,7 +240,7 @@ def _across(stage: StageFacts) -> Operand | None:
 
 
 def _threads(
-    facts: Facts, plan: Plan, found: Attention, block: Block
+    facts: Facts, plan: Plan, found: Attention, block: Block, rows: int
 ) -> Generator[Choice, Value, None]:
     """Which loops the threads share: the batch, or the blocks of rows where it is small."""
     count = 1
@@ -251,7 +252,9 @@ def _threads(
     if cores > 1 and work_of(stages) >= PARALLEL_WORK:
         wanted = "batch" if block.batch and count >= 2 * cores else "rows"
     options = ("none", "rows", "batch") if block.batch else ("none", "rows")
-    chosen = yield Choice("parallel", found.values.name, options, wanted, "parallel")
+    pieces = (0, found.rows.extent // rows * count, count)[: len(options)]
+    context = shares(facts.target, pieces)
+    chosen = yield Choice("parallel", found.values.name, options, wanted, "parallel", context)
     if chosen == "batch":
         plan.parallel(plan.fuse(*block.batch))
     elif chosen == "rows":

@@ -6,7 +6,7 @@ reads every input, several blocks of outputs share what is read. No lane is ever
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +14,7 @@ from tensorc.ir.arith import floordiv, floormod, index
 from tensorc.ir.nodes import Var
 from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
+from tensorc.space.context import Row, row
 from tensorc.space.plan import Plan
 from tensorc.space.templates.common import (
     keyed,
@@ -126,7 +127,9 @@ def blocked(facts: Facts) -> Template:
     step = yield from keyed(_unrolled(found, rows * parts), *loops_over)
     wanted = _order(facts, found)
     orders = ("blocks first", "pixels first") if several else (wanted,)
-    order = yield Choice("order", anchor.name, orders, wanted, loops_over)
+    order = yield Choice(
+        "order", anchor.name, orders, wanted, loops_over, _passing(facts, found, orders)
+    )
     fills = plan.decompose_reduction(
         anchor.name, anchor.fill or "", [a.name for a in anchor.spatial]
     )
@@ -184,6 +187,13 @@ def _order(facts: Facts, found: Blocked) -> str:
     room = facts.target.l2 // 2
     weights = _bytes(found.weights) if found.weights else 0
     return "pixels first" if weights <= room < _bytes(found.data) else "blocks first"
+
+
+def _passing(facts: Facts, found: Blocked, orders: Sequence[str]) -> tuple[Row, ...]:
+    """The context of the order: the data pass while blocks of outputs stay, or the weights do."""
+    sizes = {"blocks first": _bytes(found.data)}
+    sizes["pixels first"] = _bytes(found.weights) if found.weights else 0
+    return tuple(row(facts.target, sizes[order]) for order in orders)
 
 
 def _bytes(operand: Operand) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
-from dataclasses import replace
 from functools import lru_cache
+from itertools import accumulate
+from operator import mul
 from typing import TypeVar
 
 from tensorc.schedule.facts import Axis, Facts, StageFacts
 from tensorc.space.choice import Choice, Value
+from tensorc.space.context import Row, row
 from tensorc.space.plan import Plan
 from tensorc.target import Target
 
@@ -31,7 +33,7 @@ def keyed(part: Generator[Choice, Value, T], *state: Hashable) -> Generator[Choi
         choice = next(part)
         while True:
             key = None if choice.key is None else (choice.key, *state)
-            choice = part.send((yield replace(choice, key=key)))
+            choice = part.send((yield choice.having(key, choice.context)))
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 
@@ -97,6 +99,8 @@ def parallel_choice(
     By default as many as give each thread `share` iterations.
     """
     options = tuple(range(len(counts) + 1))
+    shared = [0, *accumulate(counts, mul)]
+    context = shares(facts.target, shared, [0, *(shared[-1] // max(n, 1) for n in shared[1:])])
     default = 0
     if facts.target.cores > 1 and work >= PARALLEL_WORK:
         total = 1
@@ -107,7 +111,18 @@ def parallel_choice(
                 break
         if total == 1:
             default = 0
-    return Choice("parallel", subject, options, default, "parallel")
+    return Choice("parallel", subject, options, default, "parallel", context)
+
+
+@lru_cache(maxsize=4096)
+def _shares(target: Target, pieces: tuple[int, ...], left: tuple[int, ...]) -> tuple[Row, ...]:
+    return tuple(row(target, pieces=n, left=m) for n, m in zip(pieces, left, strict=True))
+
+
+def shares(target: Target, pieces: Sequence[int], left: Sequence[int] = ()) -> tuple[Row, ...]:
+    """The context of a choice of what the threads share: for each option the pieces (0 for one
+    thread alone), and the iterations of each, if they are known."""
+    return _shares(target, tuple(pieces), tuple(left) or (0,) * len(pieces))
 
 
 def make_parallel(plan: Plan, loops: Sequence[str], depth: int) -> str:

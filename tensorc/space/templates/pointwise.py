@@ -15,6 +15,7 @@ from tensorc.space.templates.common import (
     nearest,
     parallel_choice,
     readers,
+    shares,
     vector_widths,
     work_of,
 )
@@ -138,8 +139,9 @@ def _blocks(
     depth = yield replace(choice, key=("parallel", count))
     assert isinstance(depth, int)
     if depth:
-        sizes = {max(count // (n * cores), 1) for n in (1, 2, 4, 8, 16, 32)}
-        chosen = yield Choice("block", stage.name, tuple(sorted(sizes)), block, "block")
+        sizes = tuple(sorted({max(count // (n * cores), 1) for n in (1, 2, 4, 8, 16, 32)}))
+        context = shares(facts.target, [-(-count // n) for n in sizes], sizes)
+        chosen = yield Choice("block", stage.name, sizes, block, "block", context)
         assert isinstance(chosen, int)
         block = chosen
     make_parallel(plan, plan.split(loop, block), depth)

@@ -19,6 +19,7 @@ from tensorc.space.templates.common import (
     keyed,
     nearest,
     parallel_choice,
+    shares,
     vector_widths,
     work_of,
 )
@@ -142,7 +143,9 @@ def _shared_rows(
     options = tuple(n for n in range(1, min(count, MOST_ROWS) + 1) if count % n == 0)
     worthwhile = -(-PARALLEL_WORK * count // max(work, 1))
     wanted = min(worthwhile, count // (4 * facts.target.cores))
-    rows = yield Choice("block", last.name, options, nearest(options, wanted), ("block", count))
+    context = shares(facts.target, [count // n for n in options], options)
+    default = nearest(options, wanted)
+    rows = yield Choice("block", last.name, options, default, ("block", count), context)
     assert isinstance(rows, int)
     loop = plan.fuse(*loops)
     plan.parallel(loop if rows == 1 else plan.split(loop, rows)[0])

@@ -14,12 +14,14 @@ from functools import lru_cache
 
 from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
+from tensorc.space.context import row
 from tensorc.space.plan import Plan
 from tensorc.space.templates.common import (
     PARALLEL_WORK,
     best_rows,
     nearest,
     padding,
+    shares,
     tile_options,
     vector_widths,
     work_of,
@@ -184,15 +186,19 @@ def _channels(
     for extent in found.data.shape[-2:]:
         size *= extent
     wanted = min(max(BLOCK_BYTES // size, 1), max(count // (8 * facts.target.cores), 1))
+    context = tuple(row(facts.target, size * n, pieces=count // n, left=n) for n in options)
     block = yield Choice("block", found.task.anchor.name, options, nearest(options, wanted),
-                         ("block", count))  # fmt: skip
+                         ("block", count), context)  # fmt: skip
     assert isinstance(block, int)
     loop = plan.fuse(*outer)
     if block == count:
         return loop
     loop, _ = plan.split(loop, block)
     parallel = facts.target.cores > 1 and work_of(facts.stages) >= PARALLEL_WORK
-    threads = yield Choice("parallel", found.task.anchor.name, (0, 1), int(parallel), "parallel")
+    context = shares(facts.target, (0, count // block), (0, block))
+    threads = yield Choice(
+        "parallel", found.task.anchor.name, (0, 1), int(parallel), "parallel", context
+    )
     if threads:
         plan.parallel(loop)
     return loop
