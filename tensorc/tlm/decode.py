@@ -1,0 +1,256 @@
+"""Writing sentences: the model chooses among the options that the templates offer.
+
+What is not an option has no probability, so that every sentence is one of the space. All sentences
+of a call are written in lockstep (`Space.together`), the prompt is read once, and what was written
+is kept, so that a decision costs one token. Nothing depends on the number of threads, nor on
+anything but the weights, the task and the seed.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tensorc.errors import ArgumentError
+from tensorc.space.choice import Choice, Sentence, Value
+from tensorc.space.drive import Run
+from tensorc.space.space import Space
+from tensorc.tlm.failures import LengthError
+from tensorc.tlm.model import Cache, Model, causal, one_thread
+from tensorc.tlm.sentence import BEST, Prompt, answer, option, question
+from tensorc.tlm.vocabulary import Vocabulary, vocabulary
+from tensorc.tlm.words import Token
+
+COUNT = 16
+"""Sentences that are written for one that is taken."""
+ROOM = 16
+"""Tokens that a cache has room for, and grows by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A sentence that the model has written.
+
+    Attributes:
+        sentence: it.
+        probabilities: of each decision, among the options that there were.
+        slowness: the expected log2 of its time by that of the best, NaN where nobody asked.
+    """
+
+    sentence: Sentence
+    probabilities: tuple[float, ...]
+    slowness: float = math.nan
+
+
+class Writer:
+    """A model that writes sentences.
+
+    Raises:
+        ArgumentError: the model is of another vocabulary.
+    """
+
+    def __init__(self, model: Model, words: Vocabulary | None = None) -> None:
+        self.model, self.words = model.eval(), words or vocabulary()
+        if model.shape.pieces != len(self.words):
+            reason = f"it has {model.shape.pieces} pieces and the vocabulary {len(self.words)}"
+            raise ArgumentError("model", reason)
+
+    def best(self, space: Space, prompt: Prompt, count: int = COUNT, seed: int = 0) -> Written:
+        """Of `count` different sentences, of which the first takes the likeliest option each time,
+        the one that the value head expects to be fastest. One generation: nothing is measured."""
+        if count == 1:
+            return self.write(space, prompt)[0]
+        found = self.rated(space, prompt, self.write(space, prompt, count, seed))
+        return min(found, key=lambda one: one.slowness)
+
+    def write(
+        self,
+        space: Space,
+        prompt: Prompt,
+        count: int = 1,
+        seed: int = 0,
+        *,
+        temperature: float = 1.0,
+        quality: int | None = BEST,
+        greedy: bool = True,
+    ) -> list[Written]:
+        """Sentences of a space; some may be equal.
+
+        Args:
+            space: of the task.
+            prompt: of the task, too.
+            count: so many; fewer of one seed are the first ones of more.
+            seed: of the random numbers.
+            temperature: scores are divided by it: below 1 likely options become likelier.
+            quality: that is asked for, see `sentence.quality`.
+            greedy: whether the first sentence takes the likeliest option each time.
+
+        Raises:
+            ArgumentError: `count` or `temperature` is none.
+            LengthError: the task or a sentence is longer than the model can read.
+            VocabularyError: a template has decisions that the language does not have.
+        """
+        if type(count) is not int or count < 1:
+            raise ArgumentError("count", f"got {count!r:.80}; needed a number from 1 on")
+        if not temperature > 0.0:
+            raise ArgumentError("temperature", f"got {temperature!r:.80}; needed more than 0")
+        first: Token = ("quality unknown" if quality is None else f"quality {quality}",)
+        with torch.inference_mode(), one_thread():
+            sources = [random.Random(f"{seed} {row}") for row in range(count)]
+            pen = _Pen(self, prompt, first, sources, temperature, greedy=greedy)
+            found = space.together(count, pen.decide)
+        return [
+            Written(sentence, tuple(own))
+            for sentence, own in zip(found, pen.probabilities, strict=True)
+        ]
+
+    def rated(self, space: Space, prompt: Prompt, found: Sequence[Written]) -> list[Written]:
+        """Different ones of these sentences, in order, with what the value head expects of each.
+
+        Raises:
+            LengthError, VocabularyError: as `write`.
+        """
+        different = list({one.sentence.values: one for one in found}.values())
+        answers = [answer(prompt.places, one.sentence, None) for one in different]
+        with torch.inference_mode(), one_thread():
+            slow = self._slowness(self.read(prompt), answers)
+        return [
+            Written(one.sentence, one.probabilities, value)
+            for one, value in zip(different, slow, strict=True)
+        ]
+
+    def read(self, prompt: Prompt) -> Cache:
+        """What is kept of a prompt. Raises LengthError for one that is too long."""
+        count, limit = len(prompt.tokens), self.model.shape.prompt
+        if count > limit:
+            raise LengthError("task", count, limit)
+        cache: Cache = self.model.cache(count)
+        tokens = filled(self.words.rows(prompt.tokens))[None]
+        self.model(torch.from_numpy(tokens), torch.arange(count), causal(count), cache)
+        return cache
+
+    def _slowness(self, cache: Cache, answers: Sequence[tuple[Token, ...]]) -> list[float]:
+        longest = max(map(len, answers))
+        self.check(longest)
+        cache = cache.repeated(len(answers), longest)
+        rows = [self.words.rows(tokens) for tokens in answers]
+        tokens = torch.from_numpy(filled_twice(rows))
+        hidden = self.model(tokens, self.positions(longest), causal(longest, cache.length), cache)
+        ends = torch.tensor([len(row) - 1 for row in rows])
+        found: list[float] = self.model.slow(hidden[torch.arange(len(rows)), ends]).tolist()
+        return found
+
+    def check(self, length: int) -> None:
+        """Raises LengthError for an answer that is too long."""
+        if length > self.model.shape.answer:
+            raise LengthError("schedule", length, self.model.shape.answer)
+
+    def positions(self, count: int, first: int = 0) -> Tensor:
+        """Of `count` tokens of an answer, from its `first` on."""
+        return torch.arange(first, first + count) + self.model.shape.prompt
+
+
+class _Pen:
+    """Sentences that are being written, one in a row of the batch."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        prompt: Prompt,
+        first: Token,
+        sources: Sequence[random.Random],
+        temperature: float,
+        *,
+        greedy: bool,
+    ) -> None:
+        self.writer, self.prompt, self.sources = writer, prompt, sources
+        self.temperature, self.greedy = temperature, greedy
+        count = len(sources)
+        self.last: list[tuple[int, ...]] = [writer.words.numbers(first)] * count
+        self.probabilities: list[list[float]] = [[] for _ in range(count)]
+        self.rows: dict[int, int] = {}
+        self.tables: dict[tuple[object, ...], NDArray[np.int64]] = {}
+        self.cache: Cache | None = None
+        self.length = 0
+
+    def decide(self, runs: Sequence[Run]) -> list[Value]:
+        """An option for the open choice of each run that is not over."""
+        if self.cache is None:
+            # The first call has all runs, in the order of the rows.
+            self.rows = {id(run): row for row, run in enumerate(runs)}
+            read = self.writer.read(self.prompt)
+            self.cache = read.repeated(len(runs), ROOM)
+        elif self.length % ROOM == 0:
+            self.cache = self.cache.roomier(ROOM)
+        self.writer.check(self.length + 1)
+        choices = {self.rows[id(run)]: run.choice for run in runs if run.choice is not None}
+        logits = self._logits(self.cache, choices)
+        return [self._taken(row, logits[n]) for n, row in enumerate(choices)]
+
+    def _logits(self, cache: Cache, choices: dict[int, Choice]) -> NDArray[np.float64]:
+        """The scores of the options of each choice, (choices, options)."""
+        words, places = self.writer.words, self.prompt.places
+        self.choices = choices
+        tokens = [
+            (*last, *words.numbers(question(places, choices[row]))) if row in choices else (0,)
+            for row, last in enumerate(self.last)
+        ]
+        step = torch.from_numpy(filled(tokens)[:, None])
+        hidden = self.writer.model(step, self.writer.positions(1, self.length), None, cache)
+        self.length += 1
+        self.options = [self._table(choice) for choice in choices.values()]
+        options = torch.from_numpy(filled_twice(self.options))
+        found = self.writer.model.logits(hidden[list(choices), 0], options)
+        return found.double().numpy()  # type: ignore[no-any-return]
+
+    def _table(self, choice: Choice) -> NDArray[np.int64]:
+        """The numbers of the options' pieces, (O, W)."""
+        key = (choice.kind, choice.subject, choice.options, choice.context)
+        if key not in self.tables:
+            places = self.prompt.places
+            found = [option(places, choice, n) for n in range(len(choice.options))]
+            self.tables[key] = filled(self.writer.words.rows(found))
+        return self.tables[key]
+
+    def _taken(self, row: int, logits: NDArray[np.float64]) -> Value:
+        choice = self.choices[row]
+        scores = logits[: len(choice.options)]
+        weights = np.exp((scores - scores.max()) / self.temperature)
+        weights /= weights.sum()
+        if row == 0 and self.greedy:
+            place = int(scores.argmax())
+        else:
+            drawn = self.sources[row].random()
+            place = min(int(np.searchsorted(weights.cumsum(), drawn, "right")), len(weights) - 1)
+        self.probabilities[row].append(float(weights[place]))
+        self.last[row] = tuple(self._table(choice)[place].tolist())
+        return choice.options[place]
+
+
+def filled(rows: Sequence[Sequence[int]] | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of numbers as one array, with zeros behind the shorter ones."""
+    if isinstance(rows, np.ndarray):
+        return rows
+    found = np.zeros((len(rows), max(map(len, rows), default=0)), np.int64)
+    for row, numbers in zip(found, rows, strict=True):
+        row[: len(numbers)] = numbers
+    return found
+
+
+def filled_twice(
+    tables: Sequence[Sequence[Sequence[int]] | NDArray[np.int64]],
+) -> NDArray[np.int64]:
+    """Tables of rows as one array of three dimensions, with zeros behind all that is shorter."""
+    made = [filled(table) for table in tables]
+    sizes = [max((table.shape[n] for table in made), default=0) for n in (0, 1)]
+    found = np.zeros((len(made), *sizes), np.int64)
+    for whole, table in zip(found, made, strict=True):
+        whole[: table.shape[0], : table.shape[1]] = table
+    return found
