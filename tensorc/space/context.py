@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from types import GeneratorType
@@ -48,7 +48,7 @@ left: iterations of the axis that are left outside of the tile, bits of the numb
 """
 
 _PADDING = (0.0, 0.02, 0.05, 0.10, 0.15, 0.25, 0.50)
-_PARTS = frozenset({"width", "parts", "rows", "tile", "unroll"})
+_SIZES = frozenset({"width", "parts", "rows", "tile", "unroll", "chunks"})
 _IN_REGISTERS = frozenset({"parts", "rows", "unroll"})
 
 
@@ -159,8 +159,11 @@ class _Stage:
         return prod(extent for extent, stride in axes if stride == 0)
 
 
+Stages: TypeAlias = Mapping[str, tuple[_Stage, int]]
+
+
 @lru_cache(maxsize=64)
-def _stages(facts: Facts) -> Mapping[str, tuple[_Stage, int]]:
+def _stages(facts: Facts) -> Stages:
     """Stages and axes by name, an axis with its place; for a stage it is that of the innermost axis
     of several iterations. Stages without loops are left out."""
     found: dict[str, tuple[_Stage, int]] = {}
@@ -214,21 +217,24 @@ class _Cut:
         box = tuple(extent if axis.reduces else 1 for axis, extent in axes)
         return cls(box, (1,) * len(box), 1)
 
-    def with_part(self, stage: _Stage, kind: str, place: int, size: int) -> _Cut:
-        parts = _at(self.parts, place, self.parts[place] * size)
-        reduces, registers = stage.facts.axes[place].reduces, self.registers
+    def along(self, stage: _Stage, place: int, kind: str, size: int) -> tuple[int, int, int]:
+        """What a tile takes of an axis after one more decision about it, the product of the parts,
+        and the registers."""
+        extent, part, registers = stage.extents[place], self.parts[place], self.registers
+        size = max(size, 1)  # what is no size of a part leaves it as it is
+        if kind == "chunks":
+            return -(-extent // size), part, registers
+        reduces = stage.facts.axes[place].reduces
         if kind == "width":
             registers = -(-size // stage.target.lanes(32))
         elif kind in _IN_REGISTERS and not reduces:
             registers *= size
-        box = self.box
-        if not reduces:
-            box = _at(box, place, min(parts[place], stage.extents[place]))
-        return _Cut(box, parts, registers)
+        part *= size
+        return self.box[place] if reduces else min(part, extent), part, registers
 
-    def with_chunks(self, stage: _Stage, place: int, count: int) -> _Cut:
-        part = -(-stage.extents[place] // count)
-        return replace(self, box=_at(self.box, place, part))
+    def after(self, stage: _Stage, place: int, kind: str, size: int) -> _Cut:
+        own, part, registers = self.along(stage, place, kind, size)
+        return _Cut(_at(self.box, place, own), _at(self.parts, place, part), registers)
 
 
 def _at(box: Box, place: int, value: int) -> Box:
@@ -248,8 +254,7 @@ def described(facts: Facts, template: Template) -> Template:
 
 
 def _described(facts: Facts, template: Template) -> Template:
-    cuts: dict[str, _Cut] = {}
-    lanes: dict[str, str] = {}
+    stages, cuts, lanes = _stages(facts), dict[str, _Cut](), dict[str, str]()
     try:
         choice = next(template)
         while True:
@@ -257,23 +262,23 @@ def _described(facts: Facts, template: Template) -> Template:
                 yield choice
                 return ()
             if not choice.context and len(choice.options) > 1:
-                choice = choice.having(choice.key, _rows(facts, cuts, lanes, choice))
+                choice = choice.having(choice.key, _rows(facts, stages, cuts, lanes, choice))
             value = yield choice
-            stage, place = _meant(facts, choice)
-            if stage is not None:
+            stage, place = _meant(stages, choice)
+            if stage is not None and choice.kind == "vector":
+                lanes[stage.facts.name] = str(value)
+            elif stage is not None and choice.kind in _SIZES and isinstance(value, int):
                 name = stage.facts.name
                 cut = cuts.get(name) or _Cut.start(stage)
-                cuts[name] = _decided(stage, place, cut, choice.kind, value)
-                if choice.kind == "vector":
-                    lanes[name] = str(value)
+                cuts[name] = cut.after(stage, place, choice.kind, value)
             choice = template.send(value)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 
 
-def _meant(facts: Facts, choice: Choice) -> tuple[_Stage | None, int]:
+def _meant(stages: Stages, choice: Choice) -> tuple[_Stage | None, int]:
     """The stage that a choice is about, and the place of the axis; none for a task or a buffer."""
-    stage, place = _stages(facts).get(choice.subject, (None, -1))
+    stage, place = stages.get(choice.subject, (None, -1))
     if stage is None or choice.subject != stage.facts.name:
         return stage, place
     if choice.kind == "rows":
@@ -283,21 +288,13 @@ def _meant(facts: Facts, choice: Choice) -> tuple[_Stage | None, int]:
     return stage, place
 
 
-def _decided(stage: _Stage, place: int, cut: _Cut, kind: str, value: Value) -> _Cut:
-    if isinstance(value, int) and kind in _PARTS:
-        return cut.with_part(stage, kind, place, value)
-    if isinstance(value, int) and kind == "chunks":
-        return cut.with_chunks(stage, place, value)
-    return cut
-
-
 def _rows(
-    facts: Facts, cuts: Mapping[str, _Cut], lanes: Mapping[str, str], choice: Choice
+    facts: Facts, stages: Stages, cuts: Mapping[str, _Cut], lanes: Mapping[str, str], choice: Choice
 ) -> tuple[Row, ...]:
     options = choice.options
-    stage, place = _meant(facts, choice)
+    stage, place = _meant(stages, choice)
     if stage is None:
-        found = _reader(facts, choice.subject)
+        found = _reader(stages, choice.subject)
         if found is None:
             return (_of_task(facts),) * len(options)
         stage, access = found
@@ -311,17 +308,16 @@ def _rows(
         case "order":
             return tuple(_of_order(stage, cut, lanes.get(name, ""), str(o)) for o in options)
         case "place":
-            return tuple(_of_place(facts, stage, option) for option in options)
-    numbers = all(isinstance(option, int) for option in options)
-    if numbers and (choice.kind in _PARTS or choice.kind == "chunks"):
+            return tuple(_of_place(stages, stage, option) for option in options)
+    if choice.kind in _SIZES:
         return _of_parts(stage, place, cut, choice.kind, options)
     return (_as_cut(stage, place, cut),) * len(options)
 
 
-def _reader(facts: Facts, buffer: str) -> tuple[_Stage, _Access] | None:
+def _reader(stages: Stages, buffer: str) -> tuple[_Stage, _Access] | None:
     """The stage of most iterations that reads a buffer."""
     found: tuple[_Stage, _Access] | None = None
-    for stage, _ in _stages(facts).values():
+    for stage, _ in stages.values():
         for access in stage.accesses[:-1]:
             larger = found is None or prod(stage.extents) > prod(found[0].extents)
             if access.operand.buffer == buffer and larger:
@@ -342,44 +338,52 @@ def _of_task(facts: Facts) -> Row:
 def _of_parts(
     stage: _Stage, place: int, cut: _Cut, kind: str, options: tuple[Value, ...]
 ) -> tuple[Row, ...]:
-    cuts = [_decided(stage, place, cut, kind, option) for option in options]
-    boxes = [after.box[place] for after in cuts]
+    numbers = [n if isinstance(n, int) else 1 for n in options]
+    after = [cut.along(stage, place, kind, n) for n in numbers]
     # Only what moves along this axis is counted anew for each option.
-    sizes, extent = stage.sizes(cut.box, place, boxes), stage.extents[place]
+    sizes = stage.sizes(cut.box, place, [own for own, _, _ in after])
+    extent, contiguity = stage.extents[place], stage.contiguity(place)
     spatial = not stage.facts.axes[place].reduces
     others = stage.pieces(_at(cut.box, place, extent))
     return tuple(
-        _of_cut(stage, place, after, size, others * -(-extent // n) if spatial else others)
-        for after, size, n in zip(cuts, sizes, boxes, strict=True)
-    )
-
-
-def _of_cut(stage: _Stage, place: int, cut: _Cut, size: int, pieces: int) -> Row:
-    extent, part = stage.extents[place], cut.parts[place]
-    count = -(-extent // part)
-    return row(
-        stage.target,
-        size,
-        registers=cut.registers,
-        padding=count * part / extent - 1,
-        pieces=pieces,
-        contiguity=stage.contiguity(place),
-        left=count,
+        row(
+            stage.target,
+            size,
+            registers=registers,
+            padding=-(-extent // part) * part / extent - 1,
+            pieces=others * -(-extent // own) if spatial else others,
+            contiguity=contiguity,
+            left=-(-extent // part),
+        )
+        for (own, part, registers), size in zip(after, sizes, strict=True)
     )
 
 
 @lru_cache(maxsize=4096)
 def _as_cut(stage: _Stage, place: int, cut: _Cut) -> Row:
-    return _of_cut(stage, place, cut, stage.bytes(cut.box), stage.pieces(cut.box))
+    extent, part = stage.extents[place], cut.parts[place]
+    return row(
+        stage.target,
+        stage.bytes(cut.box),
+        registers=cut.registers,
+        padding=-(-extent // part) * part / extent - 1,
+        pieces=stage.pieces(cut.box),
+        contiguity=stage.contiguity(place),
+        left=-(-extent // part),
+    )
 
 
 @lru_cache(maxsize=1024)
 def _of_vectors(stage: _Stage, options: tuple[Value, ...]) -> tuple[Row, ...]:
     """Each axis as the one that lanes run along, one vector wide."""
     lanes, start = stage.target.lanes(32), _Cut.start(stage)
-    names = [axis.name for axis in stage.facts.axes]
-    places = [names.index(str(option)) for option in options]
-    return tuple(_as_cut(stage, p, start.with_part(stage, "width", p, lanes)) for p in places)
+    places = {axis.name: place for place, axis in enumerate(stage.facts.axes)}
+    return tuple(
+        _as_cut(stage, place, start.after(stage, place, "width", lanes))
+        if (place := places.get(str(option))) is not None
+        else row(stage.target)
+        for option in options
+    )
 
 
 def _of_order(stage: _Stage, cut: _Cut, lanes: str, option: str) -> Row:
@@ -400,11 +404,11 @@ def _of_copy(stage: _Stage, access: _Access, cut: _Cut, option: Value) -> Row:
     return row(stage.target, size, pieces=stage.pieces(cut.box), left=uses)
 
 
-def _of_place(facts: Facts, stage: _Stage, option: Value) -> Row:
+def _of_place(stages: Stages, stage: _Stage, option: Value) -> Row:
     """A stage apart: its result in memory. At its readers: how often each value is computed."""
     result = stage.facts.result
     if option == "inline":
-        reads = [s for s, p in _stages(facts).values() for a in s.accesses[:-1]
+        reads = [s for s, p in stages.values() for a in s.accesses[:-1]
                  if a.operand.buffer == result.buffer and p == 0]  # fmt: skip
         again = max((prod(s.extents) // prod(stage.extents) for s in reads), default=1)
         return row(stage.target, left=max(again, 1))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorc.errors import ArgumentError
+from tensorc.schedule.facts import Facts
+from tensorc.schedule.step import Step
 from tensorc.space.choice import Choice, Value
 from tensorc.space.context import FIELDS, row
 from tensorc.space.space import Space
@@ -18,7 +22,7 @@ PLACES = {name: place for place, name in enumerate(FIELDS)}
 
 
 @given(st.sampled_from(sorted(TASKS)), st.integers(0, 10**9))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_every_choice_has_a_row_for_each_option(name: str, seed: int) -> None:
     space = Space(TASKS[name](), TARGET)
     (sentence,) = space.sample(seed)
@@ -29,11 +33,17 @@ def test_every_choice_has_a_row_for_each_option(name: str, seed: int) -> None:
             for value, count in zip(found, FIELDS.values(), strict=True):
                 assert type(value) is int
                 assert 0 <= value < count
-    (again,) = Space(TASKS[name](), TARGET).sample(seed)
+    (again,) = Space(space.facts).sample(seed)
     assert [c.context for c, _ in again.decisions] == [c.context for c, _ in sentence.decisions]
-    assert space.unrank(space.rank(sentence)).decisions[0][0].context == (
-        sentence.decisions[0][0].context
-    )
+    same = space.sentence(sentence.values)
+    assert [c.context for c, _ in same.decisions] == [c.context for c, _ in sentence.decisions]
+
+
+def test_numbered_sentences_have_contexts() -> None:
+    space = Space(TASKS["softmax"](), TARGET)
+    found = [space.unrank(7), next(space.enumerate()), space.replay(space.default())]
+    found += space.sample(0, uniform=True)
+    assert all(choice.context for sentence in found for choice, _ in sentence.decisions)
 
 
 @given(
@@ -83,3 +93,19 @@ def test_rows_say_what_a_tile_is() -> None:
 def test_a_context_of_other_than_a_row_for_each_option_is_refused() -> None:
     with pytest.raises(ArgumentError, match="tile i: 1 rows for 2 options"):
         Choice("tile", "i", (1, 2), 1, None, ((0,),))
+
+
+def test_templates_of_ones_own_get_contexts_too() -> None:
+    def own(_: Facts) -> Generator[Choice, Value, tuple[Step, ...]]:
+        yield Choice("tile", "i", ("none", 0, -3, 10**12), 0)
+        yield Choice("vector", "C", ("i", "j", "nothing"), "i")
+        yield Choice("order", "C", (1, 2), 1)
+        yield Choice("colour", "B", ("red", "none"), "red")
+        yield Choice("own", "k", (1, 2), 1, None, ((7,), (8,)))
+        return ()
+
+    (sentence,) = Space(matmul(4, 4, 4), TARGET, template=own).sample(0)
+    rows = [choice.context for choice, _ in sentence.decisions]
+    assert [len(found) for found in rows] == [4, 3, 2, 2, 2]
+    assert all(len(one) == len(FIELDS) for found in rows[:-1] for one in found)
+    assert rows[-1] == ((7,), (8,))

@@ -4,7 +4,6 @@ parallel."""
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
 
 from tensorc.schedule.facts import Axis, Facts, StageFacts
 from tensorc.space.choice import Choice, Template, Value
@@ -136,7 +135,7 @@ def _blocks(
     cores = facts.target.cores
     block = max(count // (8 * cores), 1)
     choice = parallel_choice(facts, stage.name, [-(-count // block)], work_of([stage]))
-    depth = yield replace(choice, key=("parallel", count))
+    depth = yield choice.having(("parallel", count), choice.context)
     assert isinstance(depth, int)
     if depth:
         sizes = tuple(sorted({max(count // (n * cores), 1) for n in (1, 2, 4, 8, 16, 32)}))

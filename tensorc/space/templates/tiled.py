@@ -119,7 +119,7 @@ def _tiled(
         counts = counts[: names.index(vector) + 1]
     share = 4 if weights.streamed(anchor, vector) else 8
     choice = parallel_choice(facts, anchor.name, counts, work_of(facts.stages), share)
-    depth = yield replace(choice, key=state)
+    depth = yield choice.having(state, choice.context)
     assert isinstance(depth, int)
     width = made[vector].inner if made[vector].parts > 1 else 0
     loops = Loops(nest.around, nest.rows, nest.lane, width)
