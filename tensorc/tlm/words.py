@@ -47,6 +47,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "order": ("vector first", "vector last", "blocks first", "pixels first"),
     "pack": ("none", "panel", "block"),
     "place": ("inline", "apart"),
+    "level": (),
     "parallel": ("none", "rows", "batch"),
     "prefetch": ("none", "ahead"),
     "tail": ("guard", "shift", "pad"),
