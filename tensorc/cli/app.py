@@ -306,7 +306,7 @@ def compile_(source: Source, output: Annotated[Path, typer.Option("-o", "--outpu
 @app.command()
 def explain(source: Source, trace: Trace = None, target: Target = "cpu", as_json: AsJson = False,
             ) -> None:  # fmt: skip
-    """Print each lowering stage, the LLVM IR, and the hot loop's assembly."""
+    """Print each lowering stage, the code, and the hot loop's cost."""
     from tensorc.cli.explain import explanation
 
     with refusals(as_json):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tensorc.codegen.cuda.report import KernelReport
 from tensorc.codegen.pipeline import Options as BuildOptions
 from tensorc.codegen.pipeline import lower
 from tensorc.ir.print import print_func
@@ -64,10 +65,7 @@ class Explanation:
 
     def sections(self) -> Iterator[tuple[str, str]]:
         """Titles and texts, in the order of compilation; stages that changed nothing are named."""
-        previous = ""
-        for name, text in self.stages:
-            yield f"stage {name}", text if text != previous else "(unchanged)\n"
-            previous = text
+        yield from _changes(self.stages)
         yield "llvm", self.llvm
         if self.hot is None:
             yield "hot loop", "the machine code has no loop\n"
@@ -75,13 +73,58 @@ class Explanation:
             yield f"hot loop: {self.hot.summary}", self.hot.text
 
 
-def explanation(schedule: Schedule) -> Explanation:
-    """Lower, emit and compile a scheduled function, and keep what each part made."""
+@dataclass(frozen=True, slots=True)
+class CudaExplanation:
+    """Each stage's text, the CUDA C++, and what each kernel takes of a multiprocessor."""
+
+    stages: tuple[tuple[str, str], ...]
+    cuda: str
+    kernels: tuple[KernelReport, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "stages": [{"name": n, "text": t} for n, t in self.stages],
+            "cuda": self.cuda,
+            "kernels": [kernel.as_dict() for kernel in self.kernels],
+        }
+
+    def sections(self) -> Iterator[tuple[str, str]]:
+        """Titles and texts, in the order of compilation."""
+        yield from _changes(self.stages)
+        yield "cuda", self.cuda
+        for kernel in self.kernels:
+            yield f"kernel {kernel.name}", "\n".join(kernel.lines()) + "\n"
+
+
+def explanation(schedule: Schedule) -> Explanation | CudaExplanation:
+    """Lower, emit and compile a scheduled function, and keep what each part made.
+
+    For a cuda target no device is needed, but NVRTC is (NvrtcMissingError).
+    """
+    if schedule.target.kind == "cuda":
+        return _of_kernels(schedule)
     lowered = lower(schedule.func, schedule.target, BuildOptions())
     stages = [("schedule", print_func(schedule.func))]
     stages += [(name, print_func(func)) for name, func in lowered.stages]
     module: Module = build(schedule)
     return Explanation(tuple(stages), module.source("llvm"), hot_loop(module.source("asm")))
+
+
+def _changes(stages: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    previous = ""
+    for name, text in stages:
+        yield f"stage {name}", text if text != previous else "(unchanged)\n"
+        previous = text
+
+
+def _of_kernels(schedule: Schedule) -> CudaExplanation:
+    from tensorc.runtime.cuda import CudaModule
+
+    module = CudaModule(schedule.func, schedule.target, BuildOptions(), schedule.state.packs)
+    stages = [("schedule", print_func(schedule.func))]
+    for kernel in module.kernels:
+        stages += [(f"{name} of {kernel.text.name}", print_func(f)) for name, f in kernel.stages]
+    return CudaExplanation(tuple(stages), module.source(), module.report())
 
 
 def hot_loop(assembly: str) -> HotLoop | None:

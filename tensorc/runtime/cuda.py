@@ -20,6 +20,7 @@ from tensorc import config
 from tensorc.codegen.cuda.expressions import HALVES
 from tensorc.codegen.cuda.host import Launch
 from tensorc.codegen.cuda.pipeline import CudaProgram, Kernel, lower_cuda
+from tensorc.codegen.cuda.report import KernelReport, Launched, report
 from tensorc.codegen.cuda.source import Parameter
 from tensorc.codegen.nvrtc import Output, compile_cuda, version
 from tensorc.codegen.pipeline import Options
@@ -147,6 +148,12 @@ class CudaModule(Module):
     def cubin(self) -> bytes:
         """The machine code of all kernels."""
         return _image(self.program, "cubin")
+
+    def report(self) -> tuple[KernelReport, ...]:
+        """What each kernel takes of a multiprocessor, and what bounds it, from the machine code."""
+        texts = [kernel.text for kernel in self.kernels]
+        launched = {t.name: Launched(math.prod(t.block), t.dynamic) for t in texts}
+        return report(self.cubin(), self.target, launched)
 
     @property
     def stages(self) -> tuple[str, ...]:

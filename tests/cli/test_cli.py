@@ -128,6 +128,23 @@ def test_explain_shows_stages_and_the_hot_loop(source: Path) -> None:
     assert 0 < data["hot"]["share"] <= 1
 
 
+def test_explain_reports_what_kernels_take(source: Path) -> None:
+    code, text = run("explain", f"{source}:matmul", "--target", "cuda:A100")
+    assert code == 0
+    for part in (
+        "# stage barriers of matmul",
+        "__global__",
+        "# kernel matmul",
+        "registers",
+        "bound by",
+    ):
+        assert part in text
+    code, text = run("explain", f"{source}:matmul", "--target", "cuda:A100", "--json")
+    (kernel,) = json.loads(text)["kernels"]
+    assert kernel["occupancy"]["blocks"] > 0
+    assert kernel["loop"]["pipes"][kernel["loop"]["bound"]] == max(kernel["loop"]["pipes"].values())
+
+
 def test_hot_loop_takes_the_innermost() -> None:
     found = hot_loop(
         "f:\n.L0:\n\tvmovups (%rax), %ymm0\n.L1:\n\tvfmadd231ps (%rcx), %ymm0, %ymm1\n"
