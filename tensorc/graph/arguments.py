@@ -27,6 +27,7 @@ class Inputs:
         self._values = tuple(values)
         self._expected = tuple((value, value.shape, STORAGE[value.dtype]) for value in values)
         self._torch: tuple[tuple[tuple[int, ...], Any], ...] = ()
+        self._kinds: tuple[type, ...] = ()
 
     def arrays(self, given: Sequence[Any]) -> list[Array]:
         """Compact arrays, copies only of what is not compact.
@@ -47,21 +48,20 @@ class Inputs:
         return found
 
     def addresses(self, given: Sequence[Any]) -> list[int] | None:
-        """Where the elements of torch tensors lie; None if one of these does not fit as it is."""
-        import torch
-
+        """Where the elements of torch tensors lie; None if one of these does not fit as it is, or
+        there are none."""
+        torch = sys.modules.get("torch")
+        if torch is None or len(given) != len(self._values) or not given:
+            return None
         if not self._torch:
             self._torch = tuple((value.shape, torch_dtype(value.dtype)) for value in self._values)
-        if len(given) != len(self._torch):
-            return None
-        found = []
+            self._kinds = (torch.Tensor, torch.nn.Parameter)
+        kinds, strided, found = self._kinds, torch.strided, []
         try:
             for (shape, dtype), tensor in zip(self._torch, given, strict=True):
-                kind = type(tensor)
-                if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+                if type(tensor) not in kinds or tensor.dtype is not dtype or tensor.is_nested:
                     return None
-                dense = not tensor.is_nested and tensor.layout is torch.strided and tensor.is_cpu
-                if not dense or tensor.dtype is not dtype or tensor.shape != shape:
+                if tensor.layout is not strided or not tensor.is_cpu or tensor.shape != shape:
                     return None
                 if not tensor.is_contiguous() or tensor.is_neg():
                     return None
@@ -80,7 +80,7 @@ class Results:
 
     def __init__(self, values: Sequence[Value]):
         self._values = tuple(values)
-        self._torch: tuple[tuple[tuple[int, ...], Any], ...] = ()
+        self._models: tuple[Any, ...] | None = None
 
     def arrays(self) -> list[Array]:
         """Arrays in storage form. Raises LimitError: there is no memory for them."""
@@ -89,8 +89,8 @@ class Results:
         except MemoryError as error:
             raise self._too_large() from error
 
-    def tensors(self) -> list[Any]:
-        """Torch tensors.
+    def tensors(self) -> tuple[list[Any], list[int]]:
+        """Torch tensors, and where their elements lie.
 
         Raises:
             LimitError: there is no memory for them.
@@ -98,20 +98,17 @@ class Results:
         """
         import torch
 
-        if not self._torch:
-            self._torch = tuple((value.shape, torch_dtype(value.dtype)) for value in self._values)
         try:
-            # The process's default device may be another.
-            made = [torch.empty(shape, dtype=dtype, device="cpu") for shape, dtype in self._torch]
+            if self._models is None:
+                self._models = tuple(map(_model, self._values))
+            made = [torch.empty_like(model) for model in self._models]
         except RuntimeError as error:
             raise self._too_large() from error
         try:
-            for tensor in made:
-                tensor.data_ptr()
+            return made, [tensor.data_ptr() for tensor in made]
         except RuntimeError as error:
             reason = "results have no memory in transforms of torch's, such as `torch.func.jvp`"
             raise ArgumentError("inputs", reason) from error
-        return made
 
     def _too_large(self) -> LimitError:
         size = sum(value.bytes for value in self._values)
@@ -126,6 +123,17 @@ class Results:
             (tensor.view(torch.uint16) if value.dtype is DType.BF16 else tensor).numpy()
             for value, tensor in zip(self._values, tensors, strict=True)
         ]
+
+
+def _model(value: Value) -> Any:
+    """A torch tensor like a value, without memory: torch makes another like it faster than it reads
+    a shape, a dtype and a device."""
+    import torch
+
+    # The process's default device may be another.
+    model = torch.empty(value.shape, dtype=torch_dtype(value.dtype), device="cpu")
+    model.untyped_storage().resize_(0)
+    return model
 
 
 def is_torch(argument: Any) -> bool:

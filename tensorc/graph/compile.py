@@ -131,11 +131,10 @@ class CompiledNetwork:
             ArgumentError: the call is not like the one that the network was compiled for.
         """
         given = self._network.flatten(arguments, keywords)
-        tensors = self._network.gives_tensors(given)
-        addresses = self._inputs.addresses(given) if tensors and self._executor.direct else None
+        addresses = self._inputs.addresses(given) if self._executor.direct else None
         if addresses is not None:
-            results = self._results.tensors()
-            self._executor.run_at(addresses, [tensor.data_ptr() for tensor in results])
+            results, places = self._results.tensors()
+            self._executor.run_at(addresses, places)
         else:
             results, arrays = self._results_for(given)
             self._executor.run(self._inputs.arrays(given), arrays)
@@ -215,7 +214,7 @@ class CompiledNetwork:
     def _results_for(self, given: Sequence[Any]) -> tuple[list[Any], list[Array]]:
         """New arrays for the results, as the caller gets them and in storage form."""
         if self._network.gives_tensors(given):
-            tensors = self._results.tensors()
+            tensors, _ = self._results.tensors()
             return tensors, self._results.shared(tensors)
         arrays = self._results.arrays()
         return list(arrays), arrays

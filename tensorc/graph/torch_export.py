@@ -50,7 +50,7 @@ class Imported:
 
     `origins` names, for values, the node of the exported program that computes the same; `inputs`
     and `outputs` are the trees of a call's arguments and of its result. `positional` is the number
-    of arguments when all of them are tensors by position, else -1.
+    of arguments when all of them are tensors by position, else -1; `single`: it gives one tensor.
     """
 
     graph: Graph
@@ -59,6 +59,7 @@ class Imported:
     inputs: Any
     outputs: Any
     positional: int = -1
+    single: bool = False
 
     def flatten(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
         """The tensors of a call, in the order of the graph's inputs.
@@ -67,12 +68,16 @@ class Imported:
             ArgumentError: the call is not built like the one that the network was exported with.
         """
         import torch
-        from torch.utils import _pytree as pytree
 
         if len(arguments) == self.positional and not keywords:
             leaves = (torch.Tensor, torch.nn.Parameter, np.ndarray)
-            if all(type(argument) in leaves for argument in arguments):
+            for argument in arguments:
+                if type(argument) not in leaves:
+                    break
+            else:
                 return list(arguments)
+        from torch.utils import _pytree as pytree
+
         expected = self.inputs
         ordered = _reordered(expected, keywords)
         leaves, spec = pytree.tree_flatten((tuple(arguments), ordered))
@@ -93,6 +98,8 @@ class Imported:
 
     def unflatten(self, tensors: Sequence[Any]) -> Any:
         """The result of a call, as the module gives it, of the graph's outputs."""
+        if self.single:
+            return _as_given(tensors[0], self.graph.outputs[0])
         from torch.utils import _pytree as pytree
 
         found = map(_as_given, tensors, self.graph.outputs)
@@ -211,7 +218,8 @@ def _loaded(source: Any, example_inputs: Sequence[Any] | None, example_keywords:
     # Torch makes a new class whenever it is asked for the trees.
     trees = source.call_spec
     positional = _positional(trees.in_spec, source)
-    found = Imported(graph, source, origins, trees.in_spec, trees.out_spec, positional)
+    single = trees.out_spec.is_leaf() and len(graph.outputs) == 1
+    found = Imported(graph, source, origins, trees.in_spec, trees.out_spec, positional, single)
     if examples is not None:
         # A program has its shapes; examples of others are a mistake.
         Inputs(graph.inputs).arrays(found.flatten(*examples))
