@@ -114,7 +114,7 @@ def run(network: NetworkName, compare: Compare = "", threads: Threads = 0, round
             raise typer.BadParameter(f"cannot compare with {name!r}; legal here: {legal}")
     with refusals(as_json), progress() as say:
         say(f"building {network}")
-        made = _subject(network, size, layers)
+        made = subject_of(network, size, layers)
         found = run_network(made, peers, threads or config.num_threads, say, rounds, cold)
     if as_json:
         emit(found.as_dict())
@@ -133,7 +133,7 @@ def tasks(network: NetworkName, time: Timed = True, threads: Threads = 0, layers
 
     with refusals(as_json), progress() as say:
         say(f"building {network}")
-        made = _subject(network, size, layers)
+        made = subject_of(network, size, layers)
         say(f"compiling {network}")
         found = list_tasks(made, threads or config.num_threads, time)
     if as_json:
@@ -151,7 +151,7 @@ def passes(network: NetworkName, after: After = None, target: Target = "cpu", la
 
     with refusals(as_json), progress() as say:
         say(f"building {network}")
-        made = _subject(network, size, layers)
+        made = subject_of(network, size, layers)
         found = list_passes(made, Machine.parse(target))
         graph = found.after(after) if after else None
     if graph is not None:
@@ -162,7 +162,7 @@ def passes(network: NetworkName, after: After = None, target: Target = "cpu", la
         typer.echo(str(found))
 
 
-def _subject(network: str, sizes: list[str] | None, layers: int | None) -> Subject:
+def subject_of(network: str, sizes: list[str] | None, layers: int | None) -> Subject:
     """The network of a command, with the sizes and the layers that it asks for."""
     from tensorc.cli.bench import sizes_of
     from tensorc.cli.subject import subject

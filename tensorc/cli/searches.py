@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensorc.cli.app import AsJson, Target, Threads, app
+from tensorc.cli.app import AsJson, Layers, Sizes, Target, Threads, app
 from tensorc.cli.refusals import emit, refusals
 
 __all__ = ["app", "collect", "tune"]
 
 if TYPE_CHECKING:
     from tensorc.search.collect import Done
+
+INTERRUPTED = 130
+"""The exit code that shells have for it."""
 
 
 @app.command()
@@ -28,7 +33,7 @@ def tune(
         str, typer.Option(help="default, random, evolutionary or roller")
     ] = "evolutionary",
     trials: Annotated[
-        int, typer.Option(min=1, help="candidates that are tried, for each task")
+        int, typer.Option(min=1, help="candidates that are tried, for each task on average")
     ] = 64,
     records: Annotated[
         Path | None, typer.Option(help="append to this file; what it holds is not tried again")
@@ -40,23 +45,42 @@ def tune(
     plot: Annotated[
         Path | None, typer.Option(help="the best time after each trial, .png or .html")
     ] = None,
+    layers: Layers = None,
+    size: Sizes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search for fast schedules by measurement; goes on where an earlier search stopped."""
+    """Search for fast schedules by measurement; goes on where an earlier search stopped.
+
+    Exit code 1 says that something was refused, or that no candidate at all was right.
+    """
     from tensorc import config
-    from tensorc.cli.tune import Settings, tune_all
+    from tensorc.cli.tune import Settings, tune_subject
 
     settings = Settings(
-        tuner, trials, records, threads or config.num_threads, target, seed, executor, plot
-    )
-    with refusals(as_json):
-        found = tune_all(subject, settings)
-    if as_json:
-        emit(found)
-        return
-    for name, one in found.items():
-        best = "nothing was right" if one["best"] is None else f"best {one['best'] * 1e6:.1f} us"
-        typer.echo(f"{name}: {best}, {one['ok']} of {one['trials']} trials ok")
+        tuner, trials, records, threads or config.num_threads, target, seed, executor, plot,
+        tuple(size or ()), layers,
+    )  # fmt: skip
+    with refusals(as_json), interruptible(records):
+        found = tune_subject(subject, settings)
+    emit(found.as_dict()) if as_json else typer.echo(str(found))
+    if records is None:
+        typer.echo("# nothing was kept; --records FILE keeps it", err=True)
+    else:
+        typer.echo(f"# TENSORC_DATABASE={records} has networks compiled with this", err=True)
+    if not found.right:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def interruptible(records: Path | None) -> Iterator[None]:
+    """Say, when the user interrupts a search, what becomes of what was measured."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = "nothing was kept" if records is None else f"{records} has what was measured"
+        again = "" if records is None else "; the same command goes on"
+        typer.echo(f"# interrupted: {kept}{again}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @app.command()
@@ -71,7 +95,9 @@ def collect(
     thread: Annotated[
         list[int] | None, typer.Option(help="thread counts; default: 1 and 2")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="stop after so many programs")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="begin no search after so many programs of this run")
+    ] = None,
     executor: Annotated[str, typer.Option(help="local, or dask://HOST:PORT")] = "local",
     pack: Annotated[
         Path | None, typer.Option(help="measure nothing, write compressed files there")
@@ -82,7 +108,7 @@ def collect(
     from tensorc.search import collect as collecting
     from tensorc.tasks import task_set
 
-    with refusals(as_json):
+    with refusals(as_json), interruptible(folder):
         training = task_set().of_split("training")
         if pack is not None:
             written = [str(path) for path in collecting.pack(folder, training, pack)]

@@ -1,28 +1,35 @@
-"""Tuning from the command line: one task or all of a network, with a table that grows."""
+"""Tuning from the command line: one task, or all of a network, which share their trials."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import statistics
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
-
 from tensorc import config
+from tensorc.cli.bench import sizes_of
 from tensorc.cli.source import load_function
+from tensorc.cli.subject import SUFFIXES, Subject
+from tensorc.cli.tune_table import Shown, shown
 from tensorc.errors import ArgumentError
 from tensorc.graph.networks import NAMES
-from tensorc.ir.nodes import Func
+from tensorc.graph.reports import text_table
+from tensorc.ir.places import sizes_of as symbols
+from tensorc.runtime.measure.record import Outcome
 from tensorc.schedule.schedule import Schedule
 from tensorc.search.plot import check, plot
-from tensorc.search.tune import Progress, Tuned, tune
+from tensorc.search.together import Found, Part, Together, tune_together
 from tensorc.target import Target
 from tensorc.tasks import task_set
+
+ROUNDS = 30
+"""A network by the rules and a tuned one are timed in so many turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,73 +44,161 @@ class Settings:
     seed: int
     executor: str
     plot: Path | None
+    sizes: tuple[str, ...]
+    layers: int | None
 
 
-@dataclass(slots=True)
-class Row:
-    """A task while it is tuned: times in seconds, infinite where there is none."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is tuned: tasks, their symbolic sizes, and the network that they are of, if any."""
 
-    name: str
-    trial: int = 0
-    ok: int = 0
-    known: int = 0
-    first: float = math.inf
-    best: float = math.inf
-
-    def take(self, progress: Progress) -> None:
-        self.trial = progress.trial
-        self.ok += progress.record.ok
-        self.known += progress.known
-        if progress.best is not None:
-            self.best = progress.best.seconds
-            self.first = self.best if self.first == math.inf else self.first
-
-    def cells(self, trials: int) -> tuple[str, ...]:
-        gain = f"{self.first / self.best:.2f}x" if self.best < math.inf else ""
-        return (self.name, f"{self.trial}/{trials}", str(self.ok), str(self.known),
-                _shown(self.first), _shown(self.best), gain)  # fmt: skip
+    parts: tuple[Part, ...]
+    sizes: tuple[tuple[str, int], ...] = ()
+    network: Subject | None = None
 
 
-HEAD = ("task", "trials", "ok", "known", "first us", "best us", "gain")
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Seconds of a call of a network."""
+
+    rules: float
+    tuned: float
+
+    @property
+    def gain(self) -> float:
+        return self.rules / self.tuned if self.tuned else math.nan
+
+    def __str__(self) -> str:
+        rules, tuned = self.rules * 1e3, self.tuned * 1e3
+        return f"{rules:.3f} ms by the rules, {tuned:.3f} ms tuned, {self.gain:.2f}x"
+
+    def as_dict(self) -> dict[str, float]:
+        return {"rules": self.rules, "tuned": self.tuned}
 
 
-def _shown(seconds: float) -> str:
-    return f"{seconds * 1e6:.1f}" if seconds < math.inf else "-"
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found.
+
+    `estimated` is the sum over the tasks of a network, each as often as it is run, and `measured`
+    that of calls, medians in turns; None without a network, or where its code does not run.
+    """
+
+    together: Together
+    estimated: Latency | None
+    measured: Latency | None
+
+    @property
+    def right(self) -> bool:
+        """Whether anything was."""
+        return any(one.best is not None for one in self.together.found)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data: times in seconds, null where nothing was right."""
+        return {
+            "tasks": {one.part.name: _row(one) for one in self.together.found},
+            "estimated": None if self.estimated is None else self.estimated.as_dict(),
+            "measured": None if self.measured is None else self.measured.as_dict(),
+        }
+
+    def __str__(self) -> str:
+        head = ("task", "runs", "trials", "ok", "slow", "rules us", "best us", "gain")
+        found = self.together.found
+        lines = [text_table(head, [_cells(one) for one in found])]
+        lines += [
+            f"{one.part.name}: nothing was right; {one.tuned.summary}"
+            for one in found
+            if one.best is None
+        ]
+        for name in ("estimated", "measured"):
+            latency = getattr(self, name)
+            if latency is not None:
+                lines.append(f"{name}: {latency}")
+        return "\n".join(lines)
 
 
-def subjects(subject: str, target: Target, threads: int) -> list[tuple[str, Func | Schedule]]:
-    """The tasks that a text names: one of the task set, all of a network, or a file's function.
+def _row(one: Found) -> dict[str, Any]:
+    best, records = one.best, one.tuned.records
+    return {
+        "runs": one.part.count,
+        "trials": len(records),
+        "ok": sum(record.ok for record in records),
+        "slow": sum(record.outcome is Outcome.RACED_OUT for record in records),
+        "summary": one.tuned.summary,
+        "rules": None if one.rules is None else one.rules.median,
+        "best": None if best is None else best.seconds,
+        "median": None if best is None else best.median,
+        "decisions": [] if best is None else [list(each) for each in best.decisions],
+        "curve": [s if s < math.inf else None for s in one.tuned.seconds],
+    }
+
+
+def _cells(one: Found) -> tuple[str, ...]:
+    def micro(seconds: float | None) -> str:
+        return "" if seconds is None else f"{seconds * 1e6:.1f}"
+
+    best, records = one.best, one.tuned.records
+    return (
+        one.part.name,
+        str(one.part.count),
+        str(len(records)),
+        str(sum(record.ok for record in records)),
+        str(sum(record.outcome is Outcome.RACED_OUT for record in records)),
+        micro(None if one.rules is None else one.rules.median),
+        micro(None if best is None else best.median),
+        f"{one.gain:.2f}x" if one.gain < math.inf else "",
+    )
+
+
+def wanted(text: str, settings: Settings, target: Target) -> Wanted:
+    """What a text names: a task of the task set, a network, or a file's function.
 
     Raises:
-        ArgumentError: it names none of these.
+        ArgumentError: it names none of these, or has no such sizes or layers.
     """
+    if text in NAMES or text.endswith(SUFFIXES):
+        return _of_network(text, settings, target)
+    if settings.layers is not None:
+        raise ArgumentError("layers", f"{text} is no network, whose layers could be fewer")
     tasks = task_set()
-    if any(task.name == subject for task in tasks):
-        return [(subject, tasks[subject].func)]
-    own = tasks.of_origin(subject)
+    own = [task for task in tasks if task.name == text] or tasks.of_origin(text)
     if own:
-        return [(task.name, task.func) for task in own]
-    if subject in NAMES or subject.endswith((".pt2", ".onnx")):
-        return _of_network(subject, target, threads)
-    if not Path(subject.partition(":")[0]).exists() and subject != "-":
-        legal = "a task (tensorc.tasks), a network, an .onnx or .pt2 file, FILE.py:FUNC"
-        raise ArgumentError("subject", f"there is no {subject!r:.80}; legal: {legal}")
-    found = load_function(subject)
+        _no_sizes(text, settings)
+        return Wanted(tuple(Part(task.name, task.func) for task in own))
+    if not Path(text.partition(":")[0]).exists() and text != "-":
+        legal = "a task or a network of tensorc.tasks, a network, FILE.onnx, FILE.pt2, FILE.py:FUNC"
+        raise ArgumentError("subject", f"there is no {text!r:.80}; legal: {legal}")
+    found = load_function(text)
     func = found.source if isinstance(found, Schedule) else found
-    return [(func.name, found)]
+    sizes = sizes_of(settings.sizes)
+    for name in symbols(func):
+        if name not in sizes:
+            raise ArgumentError("size", f"{name} is symbolic: give --size {name}=...")
+    return Wanted((Part(func.name, found),), tuple(sizes.items()))
 
 
-def _of_network(name: str, target: Target, threads: int) -> list[tuple[str, Func | Schedule]]:
-    from tensorc.cli.subject import subject
+def _no_sizes(text: str, settings: Settings) -> None:
+    if settings.sizes:
+        given = ", ".join(settings.sizes)
+        raise ArgumentError("size", f"{text} has no symbolic sizes; got {given}")
+
+
+def _of_network(text: str, settings: Settings, target: Target) -> Wanted:
+    from tensorc.cli.app import subject_of
     from tensorc.graph.compile import partitioned
 
-    with config.scope(num_threads=threads):
-        _, parts = partitioned(subject(name).network, target)
-    return [(f"{n:02d} {task.func.name}", task.func) for n, task in enumerate(parts.tasks)]
+    made = subject_of(text, list(settings.sizes), settings.layers)
+    with config.scope(num_threads=settings.threads):
+        _, partition = partitioned(made.network, target)
+    parts = (
+        Part(f"{number:02d} {task.func.name}", task.func, task.count)
+        for number, task in enumerate(partition.tasks)
+    )
+    return Wanted(tuple(parts), (), made)
 
 
-def tune_all(subject: str, settings: Settings) -> dict[str, Any]:
-    """Tune every task of a subject, show how it goes on stderr, and give what was found.
+def tune_subject(text: str, settings: Settings) -> Report:
+    """Tune what a text names, and show how it goes on stderr.
 
     Raises:
         ArgumentError, TargetError, RecordsError, MeasureError: as `tensorc.tune`.
@@ -111,63 +206,68 @@ def tune_all(subject: str, settings: Settings) -> dict[str, Any]:
     if settings.plot is not None:
         check(settings.plot)
     target = Target.parse(settings.target)
-    tasks = subjects(subject, target, settings.threads)
-    found: dict[str, Tuned] = {}
-    with shown(settings.trials) as show:
-        for name, task in tasks:
-            row = Row(name)
-
-            def watch(progress: Progress, row: Row = row) -> None:
-                row.take(progress)
-                show(row, False)
-
-            found[name] = tune(
-                task, target, tuner=settings.tuner, trials=settings.trials,
-                records=settings.records, threads=settings.threads, seed=settings.seed,
-                measurer=settings.executor, watch=watch,
-            )  # fmt: skip
-            show(row, True)
-    if settings.plot is not None:
-        plot({name: tuned.seconds for name, tuned in found.items()}, settings.plot)
-    return {name: as_dict(tuned) for name, tuned in found.items()}
+    with shown() as show, _records(settings) as records:
+        show.say(f"reading {text}")
+        chosen = wanted(text, settings, target)
+        show.begin(chosen.parts, settings.trials)
+        found = _tuned(chosen, settings, target, records, show)
+        if settings.plot is not None:
+            plot(_curves(found), settings.plot)
+        if chosen.network is None:
+            return Report(found, None, None)
+        estimated = Latency(found.before, found.after)
+        measured = None
+        if settings.executor == "local" and not target.missing_on(Target.parse("cpu")):
+            show.say(f"timing {text}")
+            measured = _measured(chosen.network, settings.threads, target, records)
+        return Report(found, estimated, measured)
 
 
-def as_dict(tuned: Tuned) -> dict[str, Any]:
-    """Plain data: times in seconds, null where nothing was right."""
-    best = tuned.best
-    return {
-        "trials": len(tuned.records),
-        "ok": sum(record.ok for record in tuned.records),
-        "best": None if best is None else best.seconds,
-        "median": None if best is None else best.median,
-        "decisions": [] if best is None else [list(one) for one in best.decisions],
-        "curve": [s if s < math.inf else None for s in tuned.seconds],
-    }
-
-
-@contextmanager
-def shown(trials: int) -> Iterator[Callable[[Row, bool], None]]:
-    """A table that grows on a terminal; a line for each task and every 16th trial elsewhere."""
-    console = Console(stderr=True, highlight=False)
-    rows: dict[str, Row] = {}
-    if not console.is_terminal:
-
-        def line(row: Row, done: bool) -> None:
-            if done or row.trial % 16 == 0:
-                pairs = zip(HEAD[1:], row.cells(trials)[1:], strict=True)
-                text = ", ".join(f"{name} {cell}" for name, cell in pairs)
-                console.print(f"# {row.name}: {text}", markup=False, soft_wrap=True)
-
-        yield line
+@contextlib.contextmanager
+def _records(settings: Settings) -> Iterator[Path]:
+    """The file of records, which is gone afterwards when none was asked for."""
+    if settings.records is not None:
+        yield settings.records
         return
-    with Live(console=console, refresh_per_second=4) as live:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "records.jsonl"
 
-        def grow(row: Row, done: bool) -> None:
-            del done
-            rows[row.name] = row
-            table = Table(*HEAD, box=None)
-            for one in [*rows.values()][-20:]:
-                table.add_row(*one.cells(trials))
-            live.update(table)
 
-        yield grow
+def _tuned(
+    chosen: Wanted, settings: Settings, target: Target, records: Path, show: Shown
+) -> Together:
+    return tune_together(
+        chosen.parts,
+        target,
+        tuner=settings.tuner,
+        trials=settings.trials,
+        records=records,
+        threads=settings.threads,
+        seed=settings.seed,
+        sizes=chosen.sizes,
+        measurer=settings.executor,
+        watch=show.step,
+    )
+
+
+def _curves(found: Together) -> dict[str, tuple[float, ...]]:
+    """What is plotted: one task's best time, or that of all together."""
+    if len(found.found) == 1:
+        return {found.found[0].part.name: found.found[0].tuned.seconds}
+    return {"all tasks": found.curve}
+
+
+def _measured(made: Subject, threads: int, target: Target, records: Path) -> Latency:
+    """A network by the rules and a tuned one, called in turns."""
+    from tensorc.cli.run import in_turns
+    from tensorc.graph.compile import compile_network
+
+    calls: dict[str, Callable[[], Any]] = {}
+    with config.scope(num_threads=threads):
+        for name, database in (("rules", None), ("tuned", records)):
+            with config.scope(database=database):
+                network = compile_network(made.network, target)
+            calls[name] = partial(network, *made.arguments, **made.keywords)
+            calls[name]()
+        times = in_turns(calls, ROUNDS)
+    return Latency(*(statistics.median(times[name]) for name in ("rules", "tuned")))

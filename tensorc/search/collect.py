@@ -7,6 +7,8 @@ resumed by starting it again: done jobs are skipped, a job that was under way go
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import lzma
@@ -16,19 +18,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tensorc.config import MAX_THREADS
 from tensorc.errors import ArgumentError, TensorcError
 from tensorc.ir.nodes import Func
 from tensorc.runtime.measure.candidate import Measurer
 from tensorc.runtime.measure.failures import MeasureError, RecordsError
 from tensorc.runtime.measure.line import Definitions, encoded
 from tensorc.runtime.measure.records import read_records
-from tensorc.search.tune import tune
+from tensorc.search.evolutionary import EvolutionaryTuner
+from tensorc.search.model import lightgbm
+from tensorc.search.tune import maker, tune
 from tensorc.target import Target
 from tensorc.tasks import KnownTask
 
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 TUNERS = (("random", 48), ("evolutionary", 64))
-LOG = "collect.log"
+LOG, LOCK = "collect.log", "collect.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,27 @@ def jobs(
     tuners: Sequence[tuple[str, int]] = TUNERS,
 ) -> Iterator[Job]:
     """All jobs in rounds: in each, every task has one target and thread count, another one in each
-    round, so that what is collected is spread evenly whenever it is stopped."""
+    round, so that what is collected is spread evenly whenever it is stopped.
+
+    Raises:
+        ArgumentError: a thread count is none, or a tuner is unknown or lacks its library.
+    """
+    for count in threads:
+        if not 1 <= count <= MAX_THREADS:
+            raise ArgumentError("threads", f"{count} is not from 1 to {MAX_THREADS}")
+    for tuner, _ in tuners:
+        maker(tuner)
+        if tuner == EvolutionaryTuner.name:
+            lightgbm()
+    return _rounds(tasks, levels, threads, tuners)
+
+
+def _rounds(
+    tasks: Sequence[KnownTask],
+    levels: Sequence[str],
+    threads: Sequence[int],
+    tuners: Sequence[tuple[str, int]],
+) -> Iterator[Job]:
     machines = [(level, count) for level in levels for count in threads]
     ordered = sorted(tasks, key=lambda task: hashlib.sha256(task.name.encode()).digest())
     for turn in range(len(machines)):
@@ -103,26 +128,44 @@ def collect(
         say: called after each job.
 
     Raises:
-        RecordsError: a file cannot be read or written.
+        RecordsError: a file cannot be read or written, or another collector is at work there.
         MeasureError: nothing can be measured any more.
     """
     place = Path(folder)
+    known = {task.name: task for task in tasks}
+    trials = 0
+    with _alone(place):
+        try:
+            finished = _finished(place / LOG)
+        except OSError as error:
+            raise RecordsError(str(place / LOG), f"cannot be read: {error.strerror}") from None
+        for job in planned:
+            if limit is not None and trials >= limit:
+                break
+            if job not in finished:
+                done = _do(job, known[job.task].func, place, measurer)
+                trials += done.trials
+                _log(place / LOG, done)
+                say(done)
+    return trials
+
+
+@contextlib.contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Hold a folder, which is made if it is missing: two collectors would do the same jobs."""
     try:
         place.mkdir(parents=True, exist_ok=True)
-        finished = _finished(place / LOG)
+        handle = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise RecordsError(str(place), f"cannot be used: {error.strerror}") from None
-    funcs = {task.name: task.func for task in tasks}
-    trials = 0
-    for job in planned:
-        if limit is not None and trials >= limit:
-            break
-        if job not in finished:
-            done = _do(job, funcs[job.task], place, measurer)
-            trials += done.trials
-            _log(place / LOG, done)
-            say(done)
-    return trials
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RecordsError(str(place), "another collector is at work there") from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def _do(job: Job, func: Func, place: Path, measurer: Measurer | str) -> Done:

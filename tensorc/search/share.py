@@ -116,5 +116,5 @@ def structure_of(facts: Facts) -> Hashable:
 
 
 def operations(facts: Facts) -> int:
-    """The scalar operations of a task."""
-    return sum(map(work, facts.stages))
+    """The scalar operations of a task, of symbolic sizes those of one iteration; at least one."""
+    return max(sum(map(work, facts.stages)), 1)
