@@ -1,0 +1,192 @@
+"""Batches: several lessons, of each its prompt once and many answers behind it.
+
+A row of a batch is a prompt, then answers one after the other. The mask shows an answer the prompt
+and what is before it of itself, and its positions begin anew, so that the row teaches what its
+answers would teach one by one, at a fraction of the cost.
+
+Half of the answers begin with their quality, so that the best can be asked for; half with one that
+is unknown, which the value head learns from: it may not read what it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tensorc.tlm.failures import LengthError
+from tensorc.tlm.lessons import Lesson
+from tensorc.tlm.loss import Decisions
+from tensorc.tlm.model import Shape
+from tensorc.tlm.sentence import quality
+from tensorc.tlm.vocabulary import vocabulary
+
+WORST = 5.0
+"""log2 of how slow a program is taken for at most; one that is wrong is that slow."""
+EMPHASIS = 2.0
+"""Decisions weigh by this power of the throughput of their program by that of the best."""
+FLOOR = 0.05
+"""So likely the slowest are drawn, by the best."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of tokens, and what is learned from them; places count through all tokens.
+
+    Attributes:
+        tokens: the numbers of their pieces, (B, T, W).
+        positions: (B, T).
+        mask: who may look at whom, (B, 1, T, T).
+        decisions: those to learn.
+        ends: the places of the last tokens of answers of unknown quality, (N,).
+        slow: log2 of their times by that of the best, at most `WORST`, (N,).
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    mask: Tensor
+    decisions: Decisions
+    ends: Tensor
+    slow: Tensor
+
+    def on(self, device: str) -> Batch:
+        """The batch in the memory of a device."""
+        made = self.decisions
+        return Batch(
+            self.tokens.to(device),
+            self.positions.to(device),
+            self.mask.to(device),
+            Decisions(
+                made.places.to(device),
+                made.options.to(device),
+                made.answers.to(device),
+                made.weights.to(device),
+            ),
+            self.ends.to(device),
+            self.slow.to(device),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An answer of a lesson in a batch: which one, and the quality it begins with (None:
+    unknown)."""
+
+    number: int
+    quality: int | None
+
+
+def drawn(lesson: Lesson, count: int, source: np.random.Generator) -> list[Part]:
+    """Answers of a lesson for a batch: at most `count`, fast ones rather than slow ones."""
+    weights = lesson.throughput.astype(np.float64) ** EMPHASIS + FLOOR
+    size = min(count, len(weights))
+    chosen = source.choice(len(weights), size, replace=False, p=weights / weights.sum())
+    known = source.random(size) < 0.5
+    return [
+        Part(int(n), quality(float(lesson.throughput[n])) if told else None)
+        for n, told in zip(chosen, known, strict=True)
+    ]
+
+
+def batch(shape: Shape, chosen: Sequence[tuple[Lesson, Sequence[Part]]]) -> Batch:
+    """A batch of lessons with their answers, one lesson a row.
+
+    Raises:
+        LengthError: a prompt or an answer is longer than the network can read.
+    """
+    rows = [_Row(shape, lesson, parts) for lesson, parts in chosen]
+    longest = max(len(row.tokens) for row in rows)
+    width = max(len(token) for row in rows for token in row.tokens)
+    tokens = np.zeros((len(rows), longest, width), np.int64)
+    positions = np.zeros((len(rows), longest), np.int64)
+    answers = np.full((len(rows), longest), -1, np.int64)
+    for n, row in enumerate(rows):
+        for place, token in enumerate(row.tokens):
+            tokens[n, place, : len(token)] = token
+        positions[n, : len(row.tokens)] = row.positions
+        answers[n, : len(row.tokens)] = row.answers
+    starts = [n * longest for n in range(len(rows))]
+    return Batch(
+        torch.from_numpy(tokens),
+        torch.from_numpy(positions),
+        _mask(torch.from_numpy(answers)),
+        _decisions(rows, starts),
+        torch.tensor(
+            [s + e for s, row in zip(starts, rows, strict=True) for e in row.ends],
+            dtype=torch.long,
+        ),
+        torch.tensor([slow for row in rows for slow in row.slow], dtype=torch.float32),
+    )
+
+
+class _Row:
+    """A prompt and answers behind it: 0 is the prompt's number in `answers`, theirs follow."""
+
+    def __init__(self, shape: Shape, lesson: Lesson, parts: Sequence[Part]) -> None:
+        self.shape, self.lesson = shape, lesson
+        count = len(lesson.prompt)
+        if count > shape.prompt:
+            raise LengthError("task", count, shape.prompt)
+        self.tokens: list[NDArray[np.integer] | Sequence[int]] = list(lesson.prompt)
+        self.positions = list(range(count))
+        self.answers = [0] * count
+        self.ends: list[int] = []
+        self.slow: list[float] = []
+        self.made: list[tuple[int, NDArray[np.uint16], int, float]] = []
+        for number, part in enumerate(parts, 1):
+            self._append(number, part)
+
+    def _append(self, number: int, part: Part) -> None:
+        lesson, words = self.lesson, vocabulary()
+        throughput = float(lesson.throughput[part.number])
+        pairs = lesson.answers[part.number].tolist()
+        if len(pairs) + 1 > self.shape.answer:
+            raise LengthError("schedule", len(pairs) + 1, self.shape.answer)
+        first = "quality unknown" if part.quality is None else f"quality {part.quality}"
+        last: list[int] = list(words.numbers((first,)))
+        for position, (number_of_menu, place) in enumerate(pairs):
+            menu = lesson.menus[number_of_menu]
+            self.made.append((len(self.tokens), menu.options, place, throughput**EMPHASIS))
+            self._put([*last, *menu.question.tolist()], position, number)
+            last = menu.options[place].tolist()
+        if part.quality is None:
+            self.ends.append(len(self.tokens))
+            self.slow.append(WORST if throughput <= 0 else min(-np.log2(throughput), WORST))
+        self._put([*last, *words.numbers(("end",))], len(pairs), number)
+
+    def _put(self, token: list[int], position: int, number: int) -> None:
+        self.tokens.append([piece for piece in token if piece])
+        self.positions.append(self.shape.prompt + position)
+        self.answers.append(number)
+
+
+def _mask(answers: Tensor) -> Tensor:
+    """Each token sees those before it that are of the prompt or of its own answer, and itself."""
+    count = answers.shape[1]
+    before = torch.ones(count, count, dtype=torch.bool).tril()
+    mine, theirs = answers[:, :, None], answers[:, None, :]
+    seen = before & ((theirs == 0) | (mine == theirs))
+    # What fills up sees itself, since a softmax over nothing is none.
+    return (seen | torch.eye(count, dtype=torch.bool))[:, None]
+
+
+def _decisions(rows: Sequence[_Row], starts: Sequence[int]) -> Decisions:
+    made = [
+        (start + place, options, answer, weight)
+        for row, start in zip(rows, starts, strict=True)
+        for place, options, answer, weight in row.made
+    ]
+    sizes = [max((options.shape[n] for _, options, _, _ in made), default=0) for n in (0, 1)]
+    table = np.zeros((len(made), *sizes), np.int64)
+    for whole, (_, options, _, _) in zip(table, made, strict=True):
+        whole[: options.shape[0], : options.shape[1]] = options
+    return Decisions(
+        torch.tensor([place for place, _, _, _ in made], dtype=torch.long),
+        torch.from_numpy(table),
+        torch.tensor([answer for _, _, answer, _ in made], dtype=torch.long),
+        torch.tensor([weight for _, _, _, weight in made], dtype=torch.float32),
+    )
