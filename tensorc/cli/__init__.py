@@ -8,7 +8,8 @@ __all__ = ["main"]
 def main() -> None:
     """The entry point of the console script."""
     try:
-        from tensorc.cli.searches import app
+        import tensorc.cli.searches  # noqa: F401
+        from tensorc.cli.train import app
     except ModuleNotFoundError as missing:
         if missing.name not in ("typer", "rich"):
             raise

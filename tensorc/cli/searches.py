@@ -30,7 +30,7 @@ def tune(
         ),
     ],
     tuner: Annotated[
-        str, typer.Option(help="default, random, evolutionary or roller")
+        str, typer.Option(help="default, random, evolutionary, roller or tlm")
     ] = "evolutionary",
     trials: Annotated[
         int, typer.Option(min=1, help="candidates that are tried, for each task on average")

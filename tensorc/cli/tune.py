@@ -25,11 +25,14 @@ from tensorc.runtime.measure.record import Outcome
 from tensorc.schedule.schedule import Schedule
 from tensorc.search.plot import check, plot
 from tensorc.search.together import Found, Part, Together, tune_together
+from tensorc.search.tuner import MakeTuner
 from tensorc.target import Target
 from tensorc.tasks import task_set
 
 ROUNDS = 30
 """A network by the rules and a tuned one are timed in so many turns."""
+TLM = "tlm"
+"""The tuner whose proposals the language model writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +242,7 @@ def _tuned(
     return tune_together(
         chosen.parts,
         target,
-        tuner=settings.tuner,
+        tuner=_tuner(chosen, settings),
         trials=settings.trials,
         records=records,
         threads=settings.threads,
@@ -248,6 +251,16 @@ def _tuned(
         measurer=settings.executor,
         watch=show.step,
     )
+
+
+def _tuner(chosen: Wanted, settings: Settings) -> str | MakeTuner:
+    """The tuner of a name; that of the language model is told which programs there are."""
+    if settings.tuner != TLM:
+        return settings.tuner
+    from tensorc.tlm.schedule import opened
+    from tensorc.tlm.tuner import tuner_of
+
+    return tuner_of(opened(), [part.task for part in chosen.parts])
 
 
 def _curves(found: Together) -> dict[str, tuple[float, ...]]:

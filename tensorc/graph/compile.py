@@ -38,8 +38,8 @@ def compile(
             ONNX model, arrays in the order of its inputs, whose shapes decide the dimensions that
             the model leaves open; an input on whose value a shape depends is fixed to its example.
         target: the machine to compile for.
-        scheduler: "default" (the rule-based one), "none" (plain nests), or a function from a `Func`
-            to a `Schedule`.
+        scheduler: "default" (the rule-based one), "tlm" (the language model), "none" (plain nests),
+            or a function from a `Func` to a `Schedule`.
         example_keywords: the same by name.
         backend: runs the tasks in place of compiled code, e.g. `backend.interpreted`, which checks
             every access and takes a second for what compiled code does in a microsecond.

@@ -129,7 +129,17 @@ def _none(func: Func, target: Target) -> Nest:
     return func, ()
 
 
-_NAMED: dict[str, Callable[[Func, Target], Nest]] = {"default": _default, "none": _none}
+def _tlm(func: Func, target: Target) -> Nest:
+    from tensorc.tlm.schedule import named
+
+    return _parts(named(func, target))
+
+
+_NAMED: dict[str, Callable[[Func, Target], Nest]] = {
+    "default": _default,
+    "none": _none,
+    "tlm": _tlm,
+}
 
 
 # The cache ---------------------------------------------------------------------------------------
@@ -174,7 +184,15 @@ def _key(func: Func, target: Target, scheduler: str) -> CacheKey:
         scheduler=scheduler,
         schedulers=_sources(),
         records="\n".join(record.steps for record in records),
+        weights=_weights(config.num_threads) if scheduler == "tlm" else "",
     )
+
+
+def _weights(threads: int) -> str:
+    """What the language model's schedules depend on beside the task."""
+    from tensorc.tlm.schedule import digest
+
+    return f"{digest()} {threads}"
 
 
 @cache
@@ -187,7 +205,7 @@ def _sources() -> str:
     """A hash of the sources that make schedules."""
     root = Path(tensorc.__file__).parent
     digest = hashlib.sha256()
-    for folder in ("analysis", "schedule", "space"):
+    for folder in ("analysis", "schedule", "space", "tlm"):
         for path in sorted((root / folder).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()

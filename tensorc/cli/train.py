@@ -1,0 +1,111 @@
+"""The commands of the language model: train it, evaluate it, and evolve what it learns first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tensorc.cli.app import AsJson, app
+from tensorc.cli.refusals import emit, refusals
+
+__all__ = ["app", "evaluate", "evolve", "train"]
+
+if TYPE_CHECKING:
+    from tensorc.tlm.train import Progress
+
+Data = Annotated[
+    list[Path],
+    typer.Argument(help="records (.jsonl, .jsonl.xz), evolved sentences, .lessons, or folders"),
+]
+
+
+@app.command()
+def train(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="the folder; a training that it holds goes on")],
+    start: Annotated[Path | None, typer.Option(help="weights to begin with")] = None,
+    development: Annotated[
+        list[Path] | None,
+        typer.Option(help="data that are never learned; the best weights on these are kept"),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="of the optimiser")] = 4000,
+    lessons: Annotated[int, typer.Option(min=1, help="tasks of a step")] = 8,
+    answers: Annotated[int, typer.Option(min=1, help="sentences of each at most")] = 16,
+    rate: Annotated[float, typer.Option(help="the learning rate")] = 1e-3,
+    every: Annotated[int, typer.Option(min=1, help="steps between two states on disk")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="of all random numbers")] = 0,
+    layers: Annotated[int | None, typer.Option(min=1, help="of the network; default: 4")] = None,
+    heads: Annotated[int | None, typer.Option(min=1, help="of a layer; default: 4")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="channels; default: 256")] = None,
+    dropout: Annotated[float | None, typer.Option(help="share; default: 0")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Train the language model on records and evolved sentences of the training tasks.
+
+    Started again with the same arguments, it goes on where it was stopped.
+    """
+    from tensorc.cli.training import Wanted, train_model
+
+    wanted = Wanted(
+        tuple(data), out, start, tuple(development or ()),
+        {"steps": steps, "lessons": lessons, "answers": answers, "rate": rate, "every": every,
+         "seed": seed},
+        {"layers": layers, "heads": heads, "width": width, "dropout": dropout}, device,
+    )  # fmt: skip
+    with refusals(as_json):
+        found = train_model(wanted, _say)
+    emit(found) if as_json else typer.echo(f"{found['weights']}: {found['step']} steps")
+
+
+def _say(progress: Progress) -> None:
+    checked = ""
+    if progress.checked is not None:
+        checked = f", development {progress.checked[0]:.3f} and {progress.checked[1]:.3f}"
+    speed = progress.tokens / max(progress.seconds, 1e-9)
+    typer.echo(
+        f"# step {progress.step}: {progress.decided:.3f} nats a decision, value "
+        f"{progress.slow:.3f}, {speed:.0f} tokens/s{checked}",
+        err=True,
+    )
+
+
+@app.command()
+def evaluate(
+    weights: Annotated[Path, typer.Argument(help="a file that train made")],
+    data: Data,
+    split: Annotated[
+        str, typer.Option(help="training, development, test or all: tasks of the set")
+    ] = "development",
+    as_json: AsJson = False,
+) -> None:
+    """How well a model does on records of tasks that it has not seen; nothing is measured."""
+    from tensorc.cli.training import evaluate_model
+
+    with refusals(as_json):
+        found = evaluate_model(weights, data, split)
+    emit(found.as_dict()) if as_json else typer.echo(str(found))
+
+
+@app.command()
+def evolve(
+    out: Annotated[Path, typer.Argument(help="the file, .evolved.jsonl; what it has is kept")],
+    records: Annotated[list[Path], typer.Option(help="what the cost model learns from")],
+    tasks: Annotated[int, typer.Option(min=1, help="synthetic tasks")] = 3000,
+    sentences: Annotated[int, typer.Option(min=1, help="that are kept of each")] = 24,
+    seed: Annotated[int, typer.Option(min=0, help="of the tasks and the evolution")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Evolve sentences of synthetic tasks against a cost model; nothing is measured."""
+    from tensorc.cli.training import evolve_sentences
+
+    with refusals(as_json):
+        count = evolve_sentences(out, records, tasks, sentences, seed, _evolved)
+    emit({"tasks": count}) if as_json else typer.echo(f"{count} tasks")
+
+
+def _evolved(name: str, expected: Sequence[float]) -> None:
+    typer.echo(f"# {name}: {len(expected)} sentences, the last {expected[-1]:.2f}", err=True)

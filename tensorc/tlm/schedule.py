@@ -1,0 +1,141 @@
+"""Schedules that the model writes: one generation a task, and nothing measured."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tensorc import config
+from tensorc.ir.nodes import Func
+from tensorc.schedule.schedule import Schedule
+from tensorc.space.default import default_schedule
+from tensorc.space.space import Space
+from tensorc.target import Target
+from tensorc.tlm.failures import LengthError, VocabularyError, WeightsError, library
+from tensorc.tlm.sentence import prompt
+
+if TYPE_CHECKING:
+    from tensorc.tlm.decode import Writer
+
+VARIABLE = "TENSORC_TLM"
+"""The environment variable that names the file of weights."""
+
+
+class UnwrittenWarning(UserWarning):
+    """The model cannot be used for a task, which the rule-based scheduler takes."""
+
+
+def scheduler(
+    target: str | Target = "cpu",
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    count: int | None = None,
+) -> Callable[[Func], Schedule]:
+    """What `tc.compile` takes as its `scheduler`: for each task the schedule that the model writes.
+
+    A task that it cannot read gets the schedule of the rules, with an `UnwrittenWarning`.
+
+    Args:
+        target: the machine that code is made for.
+        weights: the file; by default the one that `TENSORC_TLM` names.
+        threads: that the tasks run on; `config.num_threads` by default.
+        count: sentences that are written for one that is taken, 16 by default; with 1 each
+            decision is the likeliest.
+
+    Raises:
+        ArgumentError: torch or safetensors is not installed.
+        TargetError: the target is not understood.
+        WeightsError: there are no weights, or they cannot be used.
+    """
+    machine = Target.parse(target)
+    writer = opened(weights)
+
+    def scheduled(func: Func) -> Schedule:
+        return written(writer, func, machine, threads, count)
+
+    return scheduled
+
+
+def written(
+    writer: Writer,
+    func: Func,
+    target: Target,
+    threads: int | None = None,
+    count: int | None = None,
+) -> Schedule:
+    """The schedule of one task, see `scheduler`."""
+    from tensorc.tlm.decode import COUNT
+
+    try:
+        if target.kind != "cpu":
+            raise VocabularyError(f"the language describes CPUs, not {target.describe()}")
+        space = Space(func, target)
+        read = prompt(func, target, config.num_threads if threads is None else threads)
+        found = writer.best(space, read, COUNT if count is None else count)
+        schedule = Schedule(func, target)
+        schedule.replay(found.sentence.steps)
+    except (LengthError, VocabularyError) as error:
+        message = f"the task {func.name} is scheduled by rules: {error}"
+        warnings.warn(message, UnwrittenWarning, stacklevel=3)
+        return default_schedule(func, target)
+    return schedule
+
+
+def named(func: Func, target: Target) -> Schedule:
+    """The schedule of the scheduler that is called "tlm". Raises as `scheduler`."""
+    return written(opened(), func, target)
+
+
+def digest() -> str:
+    """SHA-256 of the weights that "tlm" uses: schedules that are kept are of these. Raises as
+    `scheduler`."""
+    return _digest(*_stamp(place()))
+
+
+def place(weights: str | os.PathLike[str] | None = None) -> Path:
+    """The file of weights: the one given, or what `TENSORC_TLM` names.
+
+    Raises:
+        WeightsError: neither names one.
+    """
+    found = weights or os.environ.get(VARIABLE)
+    if not found:
+        reason = f"there are no weights: set {VARIABLE} to a file that `tensorc train` made"
+        raise WeightsError("weights", reason)
+    return Path(found)
+
+
+def opened(weights: str | os.PathLike[str] | None = None) -> Writer:
+    """The model of a file, read again when the file changes. Raises as `scheduler`."""
+    library("torch")
+    return _opened(*_stamp(place(weights)))
+
+
+def _stamp(file: Path) -> tuple[str, int, int]:
+    """What changes when a file does."""
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise WeightsError(str(file), f"cannot be read: {error.strerror}") from None
+    return str(file), found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=2)
+def _opened(path: str, changed: int, size: int) -> Writer:
+    del changed, size
+    from tensorc.tlm.decode import Writer
+    from tensorc.tlm.weights import load
+
+    return Writer(load(path).model)
+
+
+@lru_cache(maxsize=2)
+def _digest(path: str, changed: int, size: int) -> str:
+    del changed, size
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
