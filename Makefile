@@ -12,7 +12,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 # torch 2.13.0 by its exact version, so that a CPU build that pip knows of wins over a newer release.
 TORCH := torch==2.13.0
-EXTRAS := cli,dask,search,testing,torch,onnx,peers,nvrtc,docs,dev
+EXTRAS := cli,dask,search,testing,torch,tlm,onnx,peers,nvrtc,docs,dev
 WORKERS ?= 2
 PROFILE ?= ci
 # What others are measured against comes first.
