@@ -25,9 +25,18 @@ from tensorc.analysis.deps import Dependence, dependences
 from tensorc.analysis.effects import Access, Statement, statements
 from tensorc.analysis.legality import refused, too_complex
 from tensorc.analysis.violation import Mark, Violation
-from tensorc.ir.grid import THREADS, Kernel, axis_of, combines, group_of, is_across, is_thread
-from tensorc.ir.nodes import Alloc, For, Func
-from tensorc.ir.walk import Path, enclosing, nodes
+from tensorc.ir.grid import (
+    THREADS,
+    Kernel,
+    axis_of,
+    combines,
+    group_of,
+    is_across,
+    is_thread,
+    kernels,
+)
+from tensorc.ir.nodes import Alloc, For, Func, If, Load, Node, Reduce, Seq, Stmt, Store
+from tensorc.ir.walk import Path, at, enclosing, nodes, replace, seq, written
 
 
 def inside(func: Func, path: Path) -> list[Statement]:
@@ -129,6 +138,8 @@ def owned(func: Func, kernel: Kernel, path: Path, alloc: Alloc) -> Iterator[Viol
     """Violations of keeping a temporary in the registers of the threads that touch it."""
     name = alloc.buffer.name
     try:
+        if not _shared_alone(_alone(func, kernel.path, name), name):
+            return
         for dependence, _ in shared_by_threads(func, kernel, name):
             axes = _axes(dependence.source) & _axes(dependence.sink)
             with operation_limit():
@@ -144,6 +155,41 @@ def owned(func: Func, kernel: Kernel, path: Path, alloc: Alloc) -> Iterator[Viol
             return
     except TooComplexError:
         yield too_complex(Mark(path))
+
+
+@lru_cache(maxsize=512)
+def _alone(func: Func, path: Path, buffer: str) -> Func:
+    """The kernel at a path with only the statements that touch a buffer: the same program for many
+    schedules, so that what is known of it need not be found again."""
+
+    def kept(stmt: Stmt) -> Stmt:
+        match stmt:
+            case Seq(body=parts):
+                return seq(*map(kept, parts))
+            case For(body=body) | If(body=body) | Alloc(body=body):
+                inner = kept(body)
+                return inner if inner == Seq(()) else replace(stmt, body=inner)
+        return stmt if buffer in _touched(stmt) else Seq(())
+
+    kernel = at(func, path)
+    assert isinstance(kernel, Stmt)
+    body: Node = kept(kernel)
+    for _, around in reversed(list(enclosing(func, path))):
+        if isinstance(around, For | If | Alloc):
+            body = replace(around, body=body)
+    assert isinstance(body, Stmt)
+    return replace(func, body=body)
+
+
+def _touched(stmt: Stmt) -> set[str]:
+    own = {buffer.name for buffer in written(stmt)} if isinstance(stmt, Store | Reduce) else set()
+    return own | {load.buffer.name for load in nodes(stmt, Load)}
+
+
+def _shared_alone(func: Func, buffer: str) -> bool:
+    """Whether any value passes between threads through a buffer of the only kernel."""
+    found = kernels(func)
+    return bool(found) and next(shared_by_threads(func, found[0], buffer), None) is not None
 
 
 def _axes(stmt: Statement) -> set[str]:

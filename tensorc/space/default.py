@@ -8,7 +8,7 @@ from tensorc.schedule.schedule import Schedule
 from tensorc.space.choice import Sentence
 from tensorc.space.drive import defaults, drive
 from tensorc.space.grid import over_the_grid
-from tensorc.space.grid_tiles import tile_on_grid
+from tensorc.space.grid_space import cuda
 from tensorc.space.templates.cpu import cpu
 from tensorc.target import Target
 
@@ -22,8 +22,7 @@ def default_schedule(func: Func, target: str | Target = "cpu") -> Schedule:
     """A schedule of the function by rules alone: nothing is searched, measured or drawn."""
     schedule = Schedule(func, target)
     if schedule.target.kind == "cuda":
-        for stage in facts(func, schedule.target).stages:
-            tile_on_grid(schedule, stage)
+        schedule.replay(drive(cuda(facts(func, schedule.target)), defaults).steps)
         over_the_grid(schedule)
         return schedule
     for step in default_sentence(func, schedule.target).steps:

@@ -8,6 +8,7 @@ import tensorc as tc
 from tensorc.ir.grid import axis_of, kernels
 from tensorc.ir.nodes import For
 from tensorc.ir.walk import nodes
+from tensorc.space.grid import over_the_grid
 from tests.codegen.cuda.checking import check
 
 ROWS = """
@@ -37,7 +38,7 @@ def total(A: Buffer["f32", 50], S: Buffer["f32", "out"]):
 @pytest.mark.parametrize(("text", "axes"), [
     (ROWS, ["blockIdx.x", "threadIdx.x", "blockIdx.x", "blockIdx.y", "threadIdx.x"]),
     (STEPS, ["blockIdx.x", "threadIdx.x"]),
-    (SUM, []),
+    (SUM, ["threadIdx.x"]),
 ])  # fmt: skip
 def test_outer_parallel_loops_are_bound(text: str, axes: list[str]) -> None:
     s = tc.default_schedule(tc.parse(text), "cuda:sm_90")
@@ -47,6 +48,7 @@ def test_outer_parallel_loops_are_bound(text: str, axes: list[str]) -> None:
 
 
 def test_loops_of_known_extents_are_one() -> None:
-    s = tc.default_schedule(tc.parse(ROWS.replace("N", "30")), "cuda:sm_90")
+    s = tc.Schedule(tc.parse(ROWS.replace("N", "30")), "cuda:sm_90")
+    over_the_grid(s)
     assert [k.block() for k in kernels(s.func)] == [(30, 1, 1), (128, 1, 1)]
     check(s)

@@ -53,7 +53,7 @@ def _inlined(
 
 def vector_nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice, Value, None]:
     """One stage on its own: loops that all accesses run through alike are fused first."""
-    names = _fused(plan, stage)
+    names = fused_loops(plan, stage)
     if not names:
         return
     name, extent = names[-1]
@@ -146,7 +146,7 @@ def _blocks(
     make_parallel(plan, plan.split(loop, block), depth)
 
 
-def _fused(plan: Plan, stage: StageFacts) -> list[tuple[str, int]]:
+def fused_loops(plan: Plan, stage: StageFacts) -> list[tuple[str, int]]:
     """The stage's loops, with adjacent ones fused where every access is contiguous over both."""
     groups: list[list[Axis]] = []
     for place, axis in enumerate(stage.axes):

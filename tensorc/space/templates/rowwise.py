@@ -86,7 +86,7 @@ def rowwise(facts: Facts) -> Template:
 
 def row_nest(facts: Facts, plan: Plan, stages: list[StageFacts]) -> Generator[Choice, Value, None]:
     """One nest of several stages, or of one: the rows of the last are its outer loops."""
-    loops = [axis.name for axis in stages[-1].axes[: _rows(facts, stages)]]
+    loops = [axis.name for axis in stages[-1].axes[: shared_rows(facts, stages)]]
     at_once, inner = yield from _rows_at_once(facts, plan, stages, loops)
     _gather_rows(plan, stages, loops)
     yield from keyed(_filled(facts, plan, stages, loops, at_once, inner), at_once)
@@ -175,7 +175,7 @@ def inlined_once(facts: Facts, stage: StageFacts) -> bool:
     return stage.inlinable and not stage.transcendental and once
 
 
-def _rows(facts: Facts, stages: list[StageFacts]) -> int:
+def shared_rows(facts: Facts, stages: list[StageFacts]) -> int:
     """How many leading axes all stages have in common: equal extents, and what a stage reads of
     another in one iteration was made in the same one."""
     count = 0
