@@ -89,9 +89,8 @@ class Counts:
             run.send(value)
         return found
 
-    def unrank(self, number: int) -> Run:
-        """The finished run that so many come before."""
-        run = self.run(())
+    def unrank(self, number: int, run: Run) -> Run:
+        """Finish a run that has decided nothing: the one that so many come before."""
         while run.choice is not None:
             sums = self.sums(run)
             place = bisect_right(sums, number)

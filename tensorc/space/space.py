@@ -135,20 +135,22 @@ class Space:
         if type(number) is not int or not 0 <= number < self.count:
             reason = f"got {number!r:.80}; the sentences have numbers from 0 to {self.count - 1}"
             raise ArgumentError("number", reason)
-        return self.sentence(self._counts.unrank(number).sentence.values)
+        return self._counts.unrank(number, Run(self.start())).sentence
 
     def enumerate(self) -> Iterator[Sentence]:
         """All sentences in the order of their numbers, each made when it is asked for."""
         open_ways: list[tuple[Value, ...]] = [()]
         while open_ways:
             values = open_ways.pop()
-            run = self._counts.run(values)
+            run = Run(self.start())
+            for value in values:
+                run.send(value)
             while run.choice is not None:
                 first, *others = run.choice.options
                 open_ways += [(*values, option) for option in reversed(others)]
                 values = (*values, first)
                 run.send(first)
-            yield self.sentence(run.sentence.values)
+            yield run.sentence
 
     # Draws ------------------------------------------------------------------------------------
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cache
 from itertools import islice
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -294,6 +297,22 @@ def test_old_records_stay_valid() -> None:
     assert space.replay([("tile", "a0", 100)]).values[0] == 12
     assert space.replay([("tile", "a0", "wide")]) == space.default()
     assert space.replay([["order", "C", "columns"]]).values[-1] == "columns"
+
+
+def test_records_from_before_a_choice_was_offered_give_the_steps_that_they_gave() -> None:
+    """Written before stages had levels and chunks were of any number: what is new takes its default."""
+    known = json.loads(Path(__file__).with_name("old_records.json").read_text(encoding="utf-8"))
+    spaces = {name: Space(TASKS[name](), f"{TARGETS[1]};cores=4") for name, _, _ in known}
+    fresh = set()
+    for name, record, digest in known:
+        sentence = spaces[name].replay(record)
+        text = "\n".join(map(str, sentence.steps))
+        assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest, (name, record)
+        asked = {choice.name for choice, _ in sentence.decisions}
+        fresh |= {
+            kind for kind, subject in asked - {(kind, subject) for kind, subject, _ in record}
+        }
+    assert fresh == {"chunks", "level"}
 
 
 @given(small_spaces(), small_spaces(), st.integers(0, 10**9))

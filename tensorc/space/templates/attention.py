@@ -15,7 +15,6 @@ from functools import lru_cache
 from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
-from tensorc.space.templates import rowwise
 from tensorc.space.templates.common import (
     PARALLEL_WORK,
     keyed,
@@ -25,6 +24,7 @@ from tensorc.space.templates.common import (
     vector_widths,
     work_of,
 )
+from tensorc.space.templates.lanes import in_lanes
 from tensorc.space.templates.register_tile import Loops, Task, finish, link
 
 MOST_ROWS = 12
@@ -137,7 +137,7 @@ def attention(facts: Facts) -> Template:
     for stage in found.between:
         leading = len(found.values.spatial) - 1
         moved = [a.name for a in stage.axes[:leading]]
-        yield from rowwise.in_lanes(facts, plan, stage, leading, moved)
+        yield from in_lanes(facts, plan, stage, leading, moved)
     yield from _threads(facts, plan, found, block, rows)
     return plan.done()
 

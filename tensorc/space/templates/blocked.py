@@ -262,13 +262,18 @@ def _outer(
 ) -> Generator[Choice, Value, None]:
     """What is computed before, the threads, and weights ahead."""
     anchor = found.task.anchor
-    own = found.blocks is None
+    levels: list[int] = []
     for stage in found.task.before:
-        yield from _before(facts, plan, stage, outer[0].loop if own and outer else "")
+        # By default each thread pads the blocks that it reads, if no other reads them.
+        wanted = min(int(found.blocks is None), len(outer))
+        options = tuple(range(len(outer) + 1)) if len(found.task.before) == 1 else (wanted,)
+        level = yield Choice("level", stage.name, options, wanted, ("level", *levels))
+        assert isinstance(level, int)
+        place = outer[level - 1].loop if level else ""
+        yield from keyed(_before(facts, plan, stage, place), level, *levels)
+        levels.append(level)
     counts = [tiles.count for tiles in outer]
-    if own and found.task.before:
-        # Each thread pads the blocks that it reads.
-        counts = counts[:1]
+    counts = counts[: min((n for n in levels if n), default=len(counts))]
     few = _uses(found) <= FEW_USES
     share = 4 if few else 8
     depth = yield parallel_choice(facts, anchor.name, counts, work_of(facts.stages), share)
@@ -276,8 +281,8 @@ def _outer(
     loop = make_parallel(plan, [tiles.loop for tiles in outer], depth)
     if found.weights is None or depth > 1 or not outer or outer[0].axis != found.blocks:
         return
-    wanted = "ahead" if few else "none"
-    chosen = yield Choice("prefetch", anchor.name, ("none", "ahead"), wanted, ("prefetch",))
+    default = "ahead" if few else "none"
+    chosen = yield Choice("prefetch", anchor.name, ("none", "ahead"), default, ("prefetch",))
     if chosen == "ahead":
         ahead = facts.target.cores if depth else 1
         plan.prefetch(loop or outer[0].loop, found.weights.buffer, ahead)

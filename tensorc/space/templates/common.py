@@ -134,6 +134,24 @@ def make_parallel(plan: Plan, loops: Sequence[str], depth: int) -> str:
     return loop
 
 
+def located(
+    facts: Facts, plan: Plan, stage: StageFacts, loop: str
+) -> Generator[Choice, Value, None]:
+    """Compute a stage in vectors: what one iteration of the loop reads of it when it begins, or
+    all of it where it stands if that is ""."""
+    if loop:
+        plan.compute_at(stage.name, loop, recompute=True)
+    axes = [axis for axis in stage.axes if axis.extent > 1]
+    if not axes:
+        return
+    lanes, last = facts.target.lanes(32), axes[-1]
+    options = (1, *vector_widths(last.extent, lanes))
+    width = yield Choice("width", stage.name, options, nearest(options, lanes), "located")
+    assert isinstance(width, int)
+    if width > 1:
+        plan.vectorize(last.name if width >= last.extent else plan.split(last.name, width)[1])
+
+
 def work_of(stages: Sequence[StageFacts]) -> int:
     """Scalar operations of the stages together."""
     return sum(s.iterations * max(s.flops, 1) for s in stages)

@@ -10,6 +10,7 @@ from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
 from tensorc.space.templates.common import (
     keyed,
+    located,
     make_parallel,
     nearest,
     parallel_choice,
@@ -34,10 +35,45 @@ def pointwise(facts: Facts) -> Template:
             plan.inline(stage.name)
         else:
             apart.append(stage)
+    within = yield from _levels(facts, apart)
     for place, stage in enumerate(apart, 1):
-        later = [other.name for other in apart[place:]]
-        yield from keyed(vector_nest(facts, plan, stage), *later)
+        if stage.name not in within:
+            rows = stage.name in within.values()
+            later = [other.name for other in apart[place:]]
+            yield from keyed(vector_nest(facts, plan, stage, rows=rows), *later, *within.items())
+    for place, (name, reader) in enumerate(within.items(), 1):
+        loop = facts.stage(reader).axes[0].name
+        yield from keyed(located(facts, plan, facts.stage(name), loop), *list(within)[place:])
     return plan.done()
+
+
+def _levels(facts: Facts, apart: list[StageFacts]) -> Generator[Choice, Value, dict[str, str]]:
+    """The stages that are computed in the outermost loop of the only one that reads them, by the
+    names of both."""
+    within: dict[str, str] = {}
+    for stage in reversed(apart[:-1]):
+        nests = _nests(facts, stage, apart)
+        reader = nests[0] if len(nests) == 1 and stage.result.temporary else None
+        if reader is None or reader.name in within or len(reader.axes) < 2:
+            continue
+        if reader.axes[0].extent > 1 and any(axis.extent > 1 for axis in stage.axes):
+            key = ("level", *(s.name for s in apart), *within)
+            level = yield Choice("level", stage.name, (0, 1), 0, key)
+            if level:
+                within[stage.name] = reader.name
+    return within
+
+
+def _nests(facts: Facts, stage: StageFacts, apart: list[StageFacts]) -> list[StageFacts]:
+    """The nests that read what a stage makes, by themselves or through what is inlined there."""
+    made, found = {stage.result.buffer}, []
+    for other in facts.stages:
+        if made & {operand.buffer for operand in other.operands}:
+            if other in apart:
+                found.append(other)
+            else:
+                made.add(other.result.buffer)
+    return found
 
 
 def _inlined(
@@ -51,9 +87,12 @@ def _inlined(
     return place == "inline"
 
 
-def vector_nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice, Value, None]:
-    """One stage on its own: loops that all accesses run through alike are fused first."""
-    names = fused_loops(plan, stage)
+def vector_nest(
+    facts: Facts, plan: Plan, stage: StageFacts, *, rows: bool = False
+) -> Generator[Choice, Value, None]:
+    """One stage on its own: loops that all accesses run through alike are fused first, but for the
+    first one if it stays as it is, for others to be computed in (`rows`)."""
+    names = fused_loops(plan, stage, 1 if rows else 0)
     if not names:
         return
     name, extent = names[-1]
@@ -75,7 +114,9 @@ def vector_nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice
         counts.append(count)
     if width > 1:
         plan.vectorize(name)
-    yield from _parallel(facts, plan, stage, outer, counts)
+    if rows:
+        counts = counts[:1]
+    yield from _parallel(facts, plan, stage, outer, counts, rows=rows)
 
 
 def _tail(
@@ -113,11 +154,11 @@ def _several(
 
 
 def _parallel(
-    facts: Facts, plan: Plan, stage: StageFacts, outer: list[str], counts: list[int]
+    facts: Facts, plan: Plan, stage: StageFacts, outer: list[str], counts: list[int], *, rows: bool
 ) -> Generator[Choice, Value, None]:
     if not outer:
         return
-    if len(outer) == 1 and counts[0] > 64:
+    if len(outer) == 1 and counts[0] > 64 and not rows:
         # One long loop: blocks, so that a thread takes many vectors at a time.
         yield from _blocks(facts, plan, stage, outer[0], counts[0])
         return
@@ -146,11 +187,12 @@ def _blocks(
     make_parallel(plan, plan.split(loop, block), depth)
 
 
-def fused_loops(plan: Plan, stage: StageFacts) -> list[tuple[str, int]]:
-    """The stage's loops, with adjacent ones fused where every access is contiguous over both."""
+def fused_loops(plan: Plan, stage: StageFacts, apart: int = 0) -> list[tuple[str, int]]:
+    """The stage's loops, with adjacent ones fused where every access is contiguous over both; the
+    first ones stay `apart`."""
     groups: list[list[Axis]] = []
     for place, axis in enumerate(stage.axes):
-        if groups and _contiguous(stage, place - 1, place):
+        if len(groups) > apart and _contiguous(stage, place - 1, place):
             groups[-1].append(axis)
         else:
             groups.append([axis])

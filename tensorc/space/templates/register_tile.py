@@ -100,10 +100,11 @@ def finish(plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str])
 
 
 def finish_chunks(
-    plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str], lanes: int, shared: bool
-) -> None:
+    plan: Plan, found: Task, vector: str, loops: Loops, fills: list[str], lanes: int, shared: bool,
+    at: str = "",
+) -> None:  # fmt: skip
     """The sums of one chunk of the reduction in registers, from memory and back to it; the fill is
-    a nest of its own, whose first loop the threads share."""
+    in the loop `at`, or a nest of its own, whose first loop the threads share."""
     anchor = found.anchor
     dim = anchor.result.dims[place_of(anchor, vector)][0]
     rank = len(anchor.result.shape)
@@ -114,19 +115,32 @@ def finish_chunks(
     if rank > 1 and dim != rank - 1:
         last = [Var(f"d{d}") for d in range(rank) if d != dim] + [Var(f"d{dim}")]
         plan.transform_layout(f"{buffer}.acc", last)
-    axes = [a for a in zip(anchor.spatial, fills, strict=True) if a[0].extent > 1]
+    if at:
+        plan.compute_at(anchor.fill or "", at)
+    others, _ = in_vectors(plan, anchor, fills, lanes)
+    if shared and others and not at:
+        plan.parallel(others[0])
+
+
+def in_vectors(
+    plan: Plan, anchor: StageFacts, loops: list[str], lanes: int, inner: str = ""
+) -> tuple[list[str], str]:
+    """Run through the results in vectors along memory, with a loop `inner` right around each one;
+    the loops outside of it, and the vector's. `loops` are those of the spatial axes."""
+    axes = [pair for pair in zip(anchor.spatial, loops, strict=True) if pair[0].extent > 1]
     strides = {a.name: anchor.result.strides[anchor.axes.index(a)] for a, _ in axes}
-    run = next((a for a in axes if strides[a[0].name] == 1), axes[-1])
+    run = next((pair for pair in axes if strides[pair[0].name] == 1), axes[-1])
     others = [name for axis, name in axes if axis is not run[0]]
-    plan.reorder(*others, run[1])
     lane, extent = run[1], run[0].extent
+    around = [inner] if inner else []
+    plan.reorder(*others, *around, lane)
     width = vector_widths(extent, lanes)[0]
     if width < extent:
         first, lane = plan.split(lane, width)
+        plan.reorder(first, *around)
         others.append(first)
     plan.vectorize(lane)
-    if shared and others:
-        plan.parallel(others[0])
+    return others, lane
 
 
 def _whole_rows(stage: StageFacts, operand: Operand, dim: int) -> bool:

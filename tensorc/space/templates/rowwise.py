@@ -7,11 +7,11 @@ the threads share.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
 from math import prod
+from types import MappingProxyType
 
-from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
+from tensorc.schedule.facts import Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
 from tensorc.space.templates.common import (
@@ -20,12 +20,10 @@ from tensorc.space.templates.common import (
     nearest,
     parallel_choice,
     shares,
-    vector_widths,
     work_of,
 )
-
-CHUNK_GRAIN = 1024
-"""A chunk of a contiguous axis is a multiple of so many elements, whole vectors of any width."""
+from tensorc.space.templates.lanes import in_lanes
+from tensorc.space.templates.pointwise import vector_nest
 
 MOST_ROWS = 64
 """A thread takes so many rows at a time at most."""
@@ -35,9 +33,6 @@ SHORT_ROW = 16
 
 FEW_ROWS = 64
 """With fewer rows than this, threads may share each of them."""
-
-MOST_UNROLLED = 8
-"""So many vectors' steps of a reduction are written out; a longer row stays a loop."""
 
 
 def applies(facts: Facts) -> bool:
@@ -80,33 +75,92 @@ def rowwise(facts: Facts) -> Template:
     for stage in facts.stages:
         if inlined_once(facts, stage):
             plan.inline(stage.name)
-    yield from row_nest(facts, plan, stages)
+    levels = yield from _levels(facts, stages)
+    apart = [stage for stage in stages if levels.get(stage.name) == 0]
+    for stage in apart:
+        yield from keyed(own_nest(facts, plan, stage), stage.name, *levels.items())
+    rest = [stage for stage in stages if stage not in apart]
+    nest = own_nest(facts, plan, rest[0]) if len(rest) == 1 and apart else (
+        row_nest(facts, plan, rest, levels)
+    )  # fmt: skip
+    yield from keyed(nest, *levels.items())
     return plan.done()
 
 
-def row_nest(facts: Facts, plan: Plan, stages: list[StageFacts]) -> Generator[Choice, Value, None]:
-    """One nest of several stages, or of one: the rows of the last are its outer loops."""
+def own_nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice, Value, None]:
+    """One stage by itself."""
+    if stage.reduces:
+        yield from row_nest(facts, plan, [stage])
+    else:
+        yield from vector_nest(facts, plan, stage)
+
+
+def _levels(facts: Facts, stages: list[StageFacts]) -> Generator[Choice, Value, dict[str, int]]:
+    """How many of the last stage's row loops are around each stage before it, by default all; what
+    one reads is made no deeper than it is."""
+    most = shared_rows(facts, stages)
+    levels: dict[str, int] = {}
+    for stage in stages[:-1] if most else ():
+        least = max((levels[name] for name in _makers(facts, stage, levels)), default=0)
+        options = tuple(range(least, most + 1))
+        level = yield Choice("level", stage.name, options, most, ("level", *levels.values()))
+        assert isinstance(level, int)
+        levels[stage.name] = level
+    return levels
+
+
+def _makers(facts: Facts, stage: StageFacts, known: Mapping[str, int]) -> list[str]:
+    """Those of the known stages that make what a stage reads, by itself or through what is
+    computed where it is used."""
+    read = {operand.buffer for operand in stage.operands}
+    found = []
+    for other in reversed(facts.stages):
+        if other.result.buffer in read and other is not stage:
+            if other.name in known:
+                found.append(other.name)
+            elif inlined_once(facts, other):
+                read |= {operand.buffer for operand in other.operands}
+    return found
+
+
+def row_nest(
+    facts: Facts,
+    plan: Plan,
+    stages: list[StageFacts],
+    levels: Mapping[str, int] = MappingProxyType({}),
+) -> Generator[Choice, Value, None]:
+    """One nest of several stages, or of one: the rows of the last are its outer loops.
+
+    `levels` says how many of these are around each of the other stages: all where it does not.
+    """
     loops = [axis.name for axis in stages[-1].axes[: shared_rows(facts, stages)]]
+    shallow = {
+        name: n for name, n in levels.items() if 0 < n < len(loops) and n < max(levels.values())
+    }
     at_once, inner = yield from _rows_at_once(facts, plan, stages, loops)
-    _gather_rows(plan, stages, loops)
-    yield from keyed(_filled(facts, plan, stages, loops, at_once, inner), at_once)
+    _gather_rows(plan, stages, loops, shallow)
+    filled = _filled(facts, plan, stages, loops, at_once, inner, shallow)
+    yield from keyed(filled, at_once)
 
 
 def _filled(
-    facts: Facts, plan: Plan, stages: list[StageFacts], loops: list[str], at_once: int, inner: str
-) -> Generator[Choice, Value, None]:
+    facts: Facts, plan: Plan, stages: list[StageFacts], loops: list[str], at_once: int, inner: str,
+    shallow: Mapping[str, int],
+) -> Generator[Choice, Value, None]:  # fmt: skip
     """Every stage in lanes, and the row loops shared among threads."""
     last, rows, shared = stages[-1], len(loops), False
     for stage in stages:
         # A stage that moved keeps loops over the rows of one turn, inside its result's scope.
-        moved = [a.name for a in stage.axes[:rows]] if stage is not last else []
+        level = shallow.get(stage.name, rows)
+        moved = [a.name for a in stage.axes[:level]] if stage is not last else []
         few = len(stages) == 1 and prod(a.extent for a in stage.axes[:rows]) < FEW_ROWS
         shared = yield from in_lanes(facts, plan, stage, rows, moved, few=few)
-        if at_once > 1:
+        if at_once > 1 and level == rows:
             plan.unroll(moved[-1] if moved else inner)
     if rows and not shared:
         counts = [a.extent for a in last.axes[:rows]]
         counts[-1] //= at_once
+        counts = counts[: min(shallow.values(), default=rows)]
         depth = yield parallel_choice(facts, last.name, counts, work_of(stages))
         assert isinstance(depth, int)
         if depth:
@@ -151,8 +205,11 @@ def _shared_rows(
     plan.parallel(loop if rows == 1 else plan.split(loop, rows)[0])
 
 
-def _gather_rows(plan: Plan, stages: list[StageFacts], loops: list[str]) -> None:
-    """Move every stage, and every fill, into the innermost of the last stage's row loops."""
+def _gather_rows(
+    plan: Plan, stages: list[StageFacts], loops: list[str], shallow: Mapping[str, int]
+) -> None:
+    """Move every stage, and every fill, into the innermost of the last stage's row loops, or into
+    that of its level."""
     fills = []
     for stage in stages:
         spatial = [a.name for a in stage.spatial]
@@ -162,10 +219,11 @@ def _gather_rows(plan: Plan, stages: list[StageFacts], loops: list[str]) -> None
     if not loops:
         return
     for stage in reversed(stages):
+        loop = loops[shallow.get(stage.name, len(loops)) - 1]
         if stage is not stages[-1]:
-            plan.compute_at(stage.name, loops[-1])
+            plan.compute_at(stage.name, loop)
         if stage.name in fills:
-            plan.compute_at(stage.fill or "", loops[-1])
+            plan.compute_at(stage.fill or "", loop)
 
 
 def inlined_once(facts: Facts, stage: StageFacts) -> bool:
@@ -208,142 +266,3 @@ def _same_index(made: Operand, read: Operand, place: int) -> bool:
     alone = all(not set(d) & set(dims) for n, d in enumerate(read.dims) if n != place)
     known = (read.dims[place], read.strides[place]) == (dims, made.strides[place])
     return bool(dims) and known and alone and read.plain
-
-
-def in_lanes(
-    facts: Facts, plan: Plan, stage: StageFacts, rows: int, moved: list[str], *, few: bool = False
-) -> Generator[Choice, Value, bool]:
-    """Vectorize a stage along its last axis; a reduction over it is first done in lanes.
-
-    Whether the threads share it already: one without rows, or with `few`, may be cut into chunks.
-    """
-    axes = [a for a in stage.axes[rows:] if a.extent > 1]
-    shared = False
-    if not axes:
-        return shared
-    axis = axes[-1]
-    if not axis.reduces:
-        yield from _plain(facts, plan, stage, axis)
-    elif _contiguous(stage, axis):
-        others = [a.name for a in stage.axes if a.reduces and a is not axis]
-        row = Row(stage.result.buffer, moved, others, axis.name, axis.extent)
-        if all(a.reduces for a in axes) and (few or not rows):
-            whole = row
-            row = yield from _chunks(facts, plan, stage, row, alone=not rows)
-            shared = row is not whole
-        yield from keyed(_reduce(facts, plan, stage.name, row), shared)
-    else:
-        spatial = [a for a in axes if not a.reduces]
-        if spatial:
-            order = [a.name for a in axes if a is not spatial[-1]] + [spatial[-1].name]
-            plan.reorder(*order)
-            yield from _plain(facts, plan, stage, spatial[-1])
-    return shared
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A reduction to do along `axis`, which is contiguous and of this extent.
-
-    `around` are the loops within the buffer's scope that it is not reduced over, `others` those
-    that it is reduced over too.
-    """
-
-    buffer: str
-    around: list[str]
-    others: list[str]
-    axis: str
-    extent: int
-
-
-def _chunks(
-    facts: Facts, plan: Plan, stage: StageFacts, row: Row, *, alone: bool
-) -> Generator[Choice, Value, Row]:
-    """A reduction to a single value (`alone`), or to one for each of few rows: a part for each
-    chunk, in parallel. What a chunk does."""
-    cores = facts.target.cores
-    first = stage.reduction[0]
-    grain = CHUNK_GRAIN if first.name == row.axis else 1
-    options = [1]
-    options += [n for n in (cores, 4 * cores, 16 * cores) if 1 < n <= first.extent // grain]
-    wanted = 4 * cores if alone and cores > 1 and work_of([stage]) >= PARALLEL_WORK else 1
-    count = yield Choice(
-        "chunks", stage.name, tuple(options), nearest(options, wanted), ("chunks", first.extent)
-    )
-    assert isinstance(count, int)
-    if count == 1:
-        return row
-    part = -(-first.extent // (count * grain)) * grain
-    outer, inner = plan.split(first.name, part)
-    others = [inner if name == first.name else name for name in row.others]
-    axis, extent = (inner, part) if first.name == row.axis else (row.axis, row.extent)
-    buffer, parts, _ = plan.rfactor(outer, row.buffer, [outer, *others, axis], [outer])
-    plan.parallel(parts[outer])
-    return Row(buffer, [], [parts[name] for name in others], parts[axis], extent)
-
-
-def _reduce(facts: Facts, plan: Plan, subject: str, row: Row) -> Generator[Choice, Value, None]:
-    """Lanes reduce apart, then join."""
-    lanes = facts.target.lanes(32)
-    options = tuple(n for n in (lanes, 2 * lanes, 4 * lanes) if n <= min(64, row.extent))
-    if not options:
-        return
-    # Four registers hide an addition's latency; a short row has no time to fill them.
-    wanted = 4 * lanes if row.extent > 8 * lanes else 2 * lanes
-    width = yield Choice("width", subject, options, nearest(options, wanted), ("row", row.extent))
-    assert isinstance(width, int)
-    outer, inner = plan.split(row.axis, width)
-    loops = [*row.around, *row.others, outer, inner]
-    _, parts, fill = plan.rfactor(inner, row.buffer, loops, [inner])
-    plan.vectorize(parts[inner])
-    plan.vectorize(fill[inner])
-    yield from _unrolled(plan, subject, parts[outer], -(-row.extent // width), width)
-    # Parts of the parts: all lanes of one register, then a share of these, and so on.
-    shares = tuple(dict.fromkeys((2, 4, width)))
-    share = yield Choice("join", subject, shares, 2, ("join", width))
-    assert isinstance(share, int)
-    size = lanes if width > lanes and share < width else width // share
-    while size > 1:
-        outer, inner = plan.split(inner, size)
-        _, parts, fill = plan.rfactor(inner, row.buffer, [*row.around, outer, inner], [inner])
-        plan.vectorize(parts[inner])
-        plan.vectorize(fill[inner])
-        plan.unroll(parts[outer])
-        size //= share
-    plan.unroll(inner)
-
-
-def _plain(
-    facts: Facts, plan: Plan, stage: StageFacts, axis: Axis
-) -> Generator[Choice, Value, None]:
-    lanes = facts.target.lanes(32)
-    options = vector_widths(axis.extent, lanes)
-    width = yield Choice("width", stage.name, options, nearest(options, 2 * lanes), ("row", 0))
-    assert isinstance(width, int)
-    name = axis.name
-    if width != axis.extent:
-        outer, name = plan.split(axis.name, width)
-        steps = -(-axis.extent // width)
-        if steps == 1:
-            plan.unroll(outer)
-        yield from _unrolled(plan, stage.name, outer, steps, width)
-    plan.vectorize(name)
-
-
-def _unrolled(
-    plan: Plan, subject: str, loop: str, steps: int, width: int
-) -> Generator[Choice, Value, None]:
-    """How many steps of a loop over vectors are written out: all of few, or some of many."""
-    few = steps if steps <= MOST_UNROLLED else 1
-    options = tuple(sorted({few, *(n for n in (1, 2, 4, 8) if steps % n == 0)}))
-    count = yield Choice("unroll", subject, options, few, ("steps", width))
-    assert isinstance(count, int)
-    if 1 < count < steps:
-        loop = plan.split(loop, count)[1]
-    if count > 1:
-        plan.unroll(loop)
-
-
-def _contiguous(stage: StageFacts, axis: Axis) -> bool:
-    place = stage.axes.index(axis)
-    return any(o.strides[place] == 1 for o in stage.operands)

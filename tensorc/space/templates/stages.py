@@ -12,8 +12,7 @@ from tensorc.schedule.facts import Axis, Facts, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
 from tensorc.space.templates.common import keyed, make_parallel, parallel_choice
-from tensorc.space.templates.pointwise import vector_nest
-from tensorc.space.templates.rowwise import inlined_once, row_nest
+from tensorc.space.templates.rowwise import inlined_once, own_nest
 
 
 def applies(facts: Facts) -> bool:
@@ -43,10 +42,8 @@ def _nest(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice, Valu
     bounded = all(axis.extent > 0 for axis in stage.axes)
     if not bounded or (stage.reduces and stage.fill is None):
         yield from _shared(facts, plan, stage)
-    elif stage.reduces:
-        yield from row_nest(facts, plan, [stage])
     else:
-        yield from vector_nest(facts, plan, stage)
+        yield from own_nest(facts, plan, stage)
 
 
 def _shared(facts: Facts, plan: Plan, stage: StageFacts) -> Generator[Choice, Value, None]:

@@ -7,16 +7,17 @@ vectors of one tile lie side by side, and everything else is loop order.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import replace
+from collections.abc import Generator, Hashable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tensorc.schedule.facts import Axis, Facts, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.plan import Plan
-from tensorc.space.templates import panels, producers, weights
+from tensorc.space.templates import levels, panels, producers, split_sums, weights
 from tensorc.space.templates.common import (
     keyed,
+    located,
     make_parallel,
     padding,
     parallel_choice,
@@ -24,7 +25,17 @@ from tensorc.space.templates.common import (
 )
 from tensorc.space.templates.pointwise import vector_nest
 from tensorc.space.templates.register_tile import Loops, Task, finish, finish_chunks, link
-from tensorc.space.templates.tiles import Nest, Tiles, blocked_names, cut, shape, tiles, window
+from tensorc.space.templates.split_sums import Parts
+from tensorc.space.templates.tiles import (
+    Nest,
+    Tiles,
+    blocked_names,
+    cut,
+    has_tiles,
+    shape,
+    tiles,
+    window,
+)
 
 SHORT_RUN = 16
 """A contiguous run shorter than this is not worth lanes of its own."""
@@ -83,78 +94,155 @@ def _sums(facts: Facts, plan: Plan, found: Task) -> Generator[Choice, Value, Non
     vector = yield _vector_axis(facts, found.anchor)
     assert isinstance(vector, str)
     made = yield from tiles(facts, found.anchor, vector)
-    chunked = any(made[a.name].block > 1 for a in found.anchor.reduction)
-    if chunked and found.after:
-        # A sum is whole after the last chunk only, when its tile is long gone from the registers.
-        found = replace(found, after=(), apart=found.after[-1:])
-    yield from keyed(_tiled(facts, plan, found, vector, made), chunked)
+    yield from _tiled(facts, plan, found, vector, made)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """The sums as they are tiled: their stage, or that of their parts, with the axis of the lanes,
+    the tiles and the loops of the fill; and the spatial axes in the order of their loops."""
+
+    anchor: StageFacts
+    vector: str
+    made: Tiles
+    fills: list[str]
+    every: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        """The axes that have a loop over blocks, the outermost first."""
+        blocked = blocked_names(self.anchor, self.vector, self.made)
+        return [name for name in self.every if name in blocked]
 
 
 def _tiled(
     facts: Facts, plan: Plan, found: Task, vector: str, made: Tiles
 ) -> Generator[Choice, Value, None]:
-    """Loop order, packing, threads, and the stages around the sums."""
-    anchor = found.anchor
-    orders = ("vector first", "vector last")
-    order = yield Choice("order", anchor.name, orders, orders[0], shape(anchor, vector, made))
-    every = _ordered(anchor, vector, order)
-    names = [n for n in every if n in blocked_names(anchor, vector, made)]
+    """Loop order, sums in parts, and where the stage that follows is computed."""
+    anchor, lanes = found.anchor, facts.target.lanes(32)
+    chunks = split_sums.chunked(anchor, made)
+    orders, key = ("vector first", "vector last"), shape(anchor, vector, made)
+    order = yield Choice("order", anchor.name, orders, orders[0], key)
     weights.pack(plan, anchor, vector, made[vector].inner)
-    state = (vector, *names)
-    inside = names[names.index(vector) + 1 :]
-    chosen = panels.chosen(facts.target, anchor, vector, made, inside)
+    parts, inside = None, chunks is not None or has_tiles(anchor, made)
+    if chunks is not None and split_sums.worthwhile(anchor):
+        joined = yield Choice("join", anchor.name, (0, 1), 0, ("join", order, *key))
+        if joined:
+            parts = split_sums.split_sums(plan, anchor, vector, made, chunks)
+            inside = split_sums.several(anchor, lanes)
+    sums = _sums_of(plan, anchor, vector, made, parts, order)
+    state = (sums.vector, *sums.names, *key)
+    level = yield from levels.ending(found, inside, chunks is not None, (inside, *state))
+    end = found.after[-1] if found.after and level != levels.TILE else None
+    if end is not None:
+        found = replace(found, after=(), apart=(end,) if level == levels.APART else ())
+    within = end if level == levels.BLOCK else None
+    own = None if parts else within
+    yield from _one_nest(facts, plan, found, sums, own, (level, inside, *state))
+    if parts is None:
+        return
+    first = split_sums.join(plan, anchor, parts, lanes, shared=facts.target.cores > 1)
+    if within is not None:
+        levels.end_block(plan, within, first[0], lanes)
+
+
+def _sums_of(
+    plan: Plan, anchor: StageFacts, vector: str, made: Tiles, parts: Parts | None, order: Value
+) -> _Sums:
+    if parts is not None:
+        every = _ordered(parts.anchor, parts.vector, order)
+        return _Sums(parts.anchor, parts.vector, parts.made, parts.fills, every)
+    spatial = [a.name for a in anchor.spatial]
+    fills = plan.decompose_reduction(anchor.name, anchor.fill or "", spatial)
+    return _Sums(anchor, vector, made, fills, _ordered(anchor, vector, order))
+
+
+def _one_nest(
+    facts: Facts, plan: Plan, found: Task, sums: _Sums, end: StageFacts | None,
+    state: tuple[Hashable, ...],
+) -> Generator[Choice, Value, None]:  # fmt: skip
+    """Cut the sums, pack what they read, share them among threads, and place what is around them.
+    `end` is what follows them block by block; what is decided here depends on `state`."""
+    anchor, vector, made, names = sums.anchor, sums.vector, sums.made, sums.names
+    behind = names[names.index(vector) + 1 :]
+    chosen = panels.chosen(facts.target, anchor, vector, made, behind)
     packed = yield from keyed(chosen, *state)
-    fills = plan.decompose_reduction(
-        anchor.name, anchor.fill or "", [a.name for a in anchor.spatial]
-    )
-    nest = cut(plan, anchor, vector, made, every)
+    nest = cut(plan, anchor, vector, made, sums.every)
     plan.reorder(*nest.all)
     panels.pack(plan, anchor, packed, vector, nest)
     for name in (*nest.written, *nest.rows):
         plan.unroll(name)
     plan.vectorize(nest.lane)
     counts = [made[name].outer for name in names]
+    over_panels = names.index(vector) + 1
     if packed.panels:
         # The copies stand within the loop over panels.
-        counts = counts[: names.index(vector) + 1]
+        counts = counts[:over_panels]
+    copies = tuple(o.buffer for o in (*packed.panels, *packed.rows))
     share = 4 if weights.streamed(anchor, vector) else 8
-    choice = parallel_choice(facts, anchor.name, counts, work_of(facts.stages), share)
-    depth = yield choice.having(state, choice.context)
+    choice = parallel_choice(facts, found.anchor.name, counts, work_of(facts.stages), share)
+    depth = yield choice.having((*copies, *state), choice.context)
     assert isinstance(depth, int)
-    width = made[vector].inner if made[vector].parts > 1 else 0
-    loops = Loops(nest.around, nest.rows, nest.lane, width)
+    _finished(facts, plan, found, sums, nest, end, shared=depth > 0)
+    deepest = dict.fromkeys((o.buffer for o in packed.panels), over_panels)
+    deepest |= {o.buffer: len(names) + bool(nest.chunks) for o in packed.rows}
+    placed = yield from keyed(
+        levels.chosen(facts, found, nest, depth, deepest), depth, *copies, *state
+    )
+    # How weights are fetched ahead is all that the stages around leave open.
+    left = (vector, depth < over_panels, depth == 1)
+    apart = [stage.name for stage in found.apart]
+    yield from keyed(_around(facts, plan, found, placed), *placed, *apart, *left)
+    threads = len(nest.single) + depth if depth else 0
+    first = make_parallel(plan, [*nest.single, *nest.blocks], threads)
+    for number, (name, level) in enumerate(placed.items(), 1):
+        loop = first if level == depth else levels.loops_at(nest)[level - 1]
+        moved = located(facts, plan, facts.stage(name), loop)
+        yield from keyed(moved, *left, *list(placed)[number:])
+    yield from _prefetched(facts, plan, sums, nest, first, depth)
+
+
+def _finished(
+    facts: Facts, plan: Plan, found: Task, sums: _Sums, nest: Nest, end: StageFacts | None, *,
+    shared: bool,
+) -> None:  # fmt: skip
+    """Sums in registers, and what follows them."""
+    tile, lanes = sums.made[sums.vector], facts.target.lanes(32)
+    loops = Loops(nest.around, nest.rows, nest.lane, tile.inner if tile.parts > 1 else 0)
+    block = nest.blocks[-1] if end is not None else ""
+    found = replace(found, anchor=sums.anchor)
     if nest.chunks:
-        finish_chunks(plan, found, vector, loops, fills, facts.target.lanes(32), depth > 0)
+        finish_chunks(plan, found, sums.vector, loops, sums.fills, lanes, shared, block)
     else:
-        finish(plan, found, vector, loops, fills)
-    # How weights are fetched ahead is all that the stages around it leave open.
-    place = names.index(vector)
-    yield from keyed(_around(facts, plan, found), vector, depth <= place, depth == 1)
-    yield from _outer_loops(facts, plan, anchor, nest, vector, depth)
+        finish(plan, found, sums.vector, loops, sums.fills)
+    if end is not None:
+        levels.end_block(plan, end, block, lanes)
 
 
-def _around(facts: Facts, plan: Plan, found: Task) -> Generator[Choice, Value, None]:
-    """The stages before the sums, and those after them with an order of their own."""
+def _around(
+    facts: Facts, plan: Plan, found: Task, placed: Mapping[str, int]
+) -> Generator[Choice, Value, None]:
+    """The stages with nests of their own: before the sums, but for those in the sums' loops, and
+    after them."""
     inlined = [stage for stage in found.apart[:-1] if stage.inlinable]
     for stage in inlined:
         plan.inline(stage.name)
     for stage in (*found.before, *found.apart):
-        if stage not in inlined:
+        if stage not in inlined and stage.name not in placed:
             yield from vector_nest(facts, plan, stage)
 
 
-def _outer_loops(
-    facts: Facts, plan: Plan, anchor: StageFacts, nest: Nest, vector: str, depth: int
+def _prefetched(
+    facts: Facts, plan: Plan, sums: _Sums, nest: Nest, first: str, depth: int
 ) -> Generator[Choice, Value, None]:
-    """Run the first `depth` loops over blocks in parallel; fetch weights ahead."""
-    loops = [*nest.single, *nest.blocks]
-    first = make_parallel(plan, loops, len(nest.single) + depth if depth else 0)
-    over_panels = nest.of[vector]["outer"]
+    """Fetch weights ahead, while the first `depth` loops over blocks run in parallel as `first`."""
+    over_panels = nest.of[sums.vector]["outer"]
     if depth <= nest.blocks.index(over_panels):
-        yield from weights.prefetched(plan, anchor, vector, over_panels, 1)
+        yield from weights.prefetched(plan, sums.anchor, sums.vector, over_panels, 1)
     elif depth == 1:
         # The threads take panels in turns, so a thread's next one is so many further on.
-        yield from weights.prefetched(plan, anchor, vector, first, facts.target.cores)
+        ahead = facts.target.cores
+        yield from weights.prefetched(plan, sums.anchor, sums.vector, first, ahead)
 
 
 def _vector_axis(facts: Facts, anchor: StageFacts) -> Choice:

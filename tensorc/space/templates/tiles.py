@@ -87,10 +87,16 @@ def tiles(facts: Facts, anchor: StageFacts, vector: str) -> Generator[Choice, Va
 
 
 def shape(anchor: StageFacts, vector: str, made: Tiles) -> tuple[Hashable, ...]:
-    """What later decisions depend on: the loops over blocks, whether vectors make blocks, and
-    whether the reduction is in chunks."""
+    """What later decisions depend on: the loops over blocks, whether vectors make blocks, others
+    do, and whether the reduction is in chunks."""
     chunked = any(a.name in made and made[a.name].block > 1 for a in anchor.reduction)
-    return vector, made[vector].block > 1, chunked, *blocked_names(anchor, vector, made)
+    several = made[vector].block > 1, has_tiles(anchor, made)
+    return vector, *several, chunked, *blocked_names(anchor, vector, made)
+
+
+def has_tiles(anchor: StageFacts, made: Tiles) -> bool:
+    """Whether blocks have loops over tiles inside."""
+    return any(a.name in made and made[a.name].block > 1 for a in anchor.spatial)
 
 
 def blocked_names(anchor: StageFacts, vector: str, made: Tiles) -> list[str]:

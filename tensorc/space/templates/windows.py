@@ -19,6 +19,8 @@ from tensorc.space.plan import Plan
 from tensorc.space.templates.common import (
     PARALLEL_WORK,
     best_rows,
+    keyed,
+    located,
     nearest,
     padding,
     shares,
@@ -26,6 +28,7 @@ from tensorc.space.templates.common import (
     vector_widths,
     work_of,
 )
+from tensorc.space.templates.pointwise import vector_nest
 from tensorc.space.templates.register_tile import Loops, Task, finish, link
 
 MOST_ROWS = 14
@@ -123,10 +126,28 @@ def windows(facts: Facts) -> Template:
     outer, loops = _tile_loops(plan, found, width, rows)
     finish(plan, found.task, found.lanes.name, loops, fills)
     block = yield from _channels(facts, plan, found, outer)
+    levels = yield from _levels(found, block)
     for stage in found.task.before:
         # In its producer's order, so that each still finds what it reads.
-        yield from _before(facts, plan, stage, block)
+        apart = block and not levels.pop(stage.name)
+        nest = vector_nest(facts, plan, stage) if apart else located(facts, plan, stage, block)
+        yield from keyed(nest, *levels.items())
     return plan.done()
+
+
+def _levels(found: Windows, block: str) -> Generator[Choice, Value, dict[str, int]]:
+    """For each stage before whether the loop over blocks is around it, as it is by default, since
+    windows that step over elements need not all of the data; what one outside of the loop reads is
+    outside too."""
+    levels: dict[str, int] = {}
+    for stage in reversed(found.task.before if block else ()):
+        several = any(axis.extent > 1 for axis in stage.axes)
+        options = ((0, 1) if several else (1,)) if all(levels.values()) else (0,)
+        key = ("level", *levels.values())
+        level = yield Choice("level", stage.name, options, options[-1], key)
+        assert isinstance(level, int)
+        levels[stage.name] = level
+    return levels
 
 
 def _tile(facts: Facts, found: Windows) -> Generator[Choice, Value, tuple[int, int]]:
@@ -202,24 +223,3 @@ def _channels(
     if threads:
         plan.parallel(loop)
     return loop
-
-
-def _before(
-    facts: Facts, plan: Plan, stage: StageFacts, block: str
-) -> Generator[Choice, Value, None]:
-    """A stage that makes the data: for one block at a time, its rows in vectors."""
-    if block:
-        # Windows that step over elements need not all of the data.
-        plan.compute_at(stage.name, block, recompute=True)
-    axes = [a for a in stage.axes if a.extent > 1]
-    if not axes:
-        return
-    lanes = facts.target.lanes(32)
-    options = (1, *vector_widths(axes[-1].extent, lanes))
-    width = yield Choice("width", stage.name, options, nearest(options, lanes), ("before",))
-    assert isinstance(width, int)
-    name = axes[-1].name
-    if 1 < width < axes[-1].extent:
-        name = plan.split(name, width)[1]
-    if width > 1:
-        plan.vectorize(name)
