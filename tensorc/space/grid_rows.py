@@ -31,6 +31,10 @@ def row_axes(facts: Facts, stages: Sequence[StageFacts]) -> int | None:
         return None
     if any(axis.extent < 1 for stage in stages for axis in stage.axes):
         return None
+    made = {stage.result.buffer for stage in stages}
+    reads = [x for stage in stages for x in stage.operands if x.buffer in made]
+    if any(x.placed_by_data or x.chosen_by_data or None in x.strides for x in reads):
+        return None
     rows = shared_rows(facts, list(stages))
     inner = [[axis.reduces for axis in stage.axes[rows:]] for stage in stages]
     alike = all(len(set(kinds)) <= 1 for kinds in inner)

@@ -280,3 +280,12 @@ def test_more_shared_memory_than_a_kernel_may_declare() -> None:
     module = tc.build(s, device="emulated")
     a = np.arange(13000, dtype=np.int32)[None]
     np.testing.assert_array_equal(module.run(a), a[:, ::-1])
+
+
+@pytest.mark.parametrize("name", ["norm", "rsqrtf", "printf", "sin", "int"])
+def test_names_that_nvrtc_has_taken(name: str) -> None:
+    s = schedule(ADD.replace("add(", f"{name}(").replace("N", "8"))
+    s.bind("i", "threadIdx.x")
+    (kernel,) = lowered(s).kernels
+    assert kernel.text.name != name
+    compile_cuda(lowered(s).source, "sm_80")
