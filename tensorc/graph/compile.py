@@ -28,6 +28,7 @@ def compile(
     *,
     example_keywords: Mapping[str, Any] | None = None,
     backend: Backend | None = None,
+    device: str | None = None,
 ) -> CompiledNetwork:
     """Compile a network.
 
@@ -43,6 +44,7 @@ def compile(
         example_keywords: the same by name.
         backend: runs the tasks in place of compiled code, e.g. `backend.interpreted`, which checks
             every access and takes a second for what compiled code does in a microsecond.
+        device: for a cuda target, where its kernels run: "emulated", on the CPU with all detectors.
 
     Raises:
         ArgumentError: an argument is not what it should be; a file is not whole.
@@ -50,6 +52,12 @@ def compile(
         TargetError, CompileError, LimitError: as `build`.
     """
     machine = Target.parse(target)
+    if machine.kind == "cuda" and backend is None:
+        from tensorc.graph.cuda import on_device
+
+        backend = on_device(machine, device, scheduler)
+    elif device is not None:
+        raise ArgumentError("device", "it is for a cuda target and its compiled kernels")
     imported = load(network, example_inputs, example_keywords)
     return compile_network(imported, machine, scheduler, backend)
 
@@ -79,14 +87,17 @@ def optimised_graphs(
     network: Network, target: Target, backend: Backend | None = None
 ) -> Iterator[tuple[str, Graph]]:
     """The graph of a network after each pass, with the pass's name, in order."""
+    cuda = target.kind == "cuda"
+    # Constants of a network for a device are computed here, before there is one.
+    here, by = (Target.parse("cpu"), None) if cuda else (target, backend)
 
     def evaluate(graph: Graph) -> Mapping[Value, Array]:
         parts = partition(graph, fuse(graph))
         results = [empty(value) for value in graph.outputs]
-        Executor(graph, parts, _runnable(parts, target, "none", backend)).run([], results)
+        Executor(graph, parts, _runnable(parts, here, "none", by)).run([], results)
         return dict(zip(graph.outputs, results, strict=True))
 
-    return optimised(network.graph, evaluate, target.lanes(32))
+    return optimised(network.graph, evaluate, 0 if cuda else target.lanes(32))
 
 
 def _runnable(

@@ -21,7 +21,7 @@ __all__ = [
 def optimised(graph: Graph, evaluate: Evaluate, lanes: int) -> Iterator[tuple[str, Graph]]:
     """The graph after each pass, with the pass's name, in the order in which they are run.
 
-    `lanes` is the number of f32 in a vector of the target.
+    `lanes` is the number of f32 in a vector of the target; 0 for one whose channels stay in planes.
     """
     graph = clean_up(graph)
     yield "clean up", graph
@@ -31,5 +31,6 @@ def optimised(graph: Graph, evaluate: Evaluate, lanes: int) -> Iterator[tuple[st
     yield "move scales", graph
     graph = clean_up(fold_constants(graph, evaluate))
     yield "fold constants", graph
-    graph = clean_up(block_channels(graph, lanes))
-    yield "block channels", graph
+    if lanes:
+        graph = clean_up(block_channels(graph, lanes))
+        yield "block channels", graph
