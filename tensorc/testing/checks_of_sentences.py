@@ -131,8 +131,8 @@ def _forced(space: Space, sentence: Sentence, place: int, value: int) -> tuple[S
     except StopIteration as end:
         steps: tuple[Step, ...] = end.value
         return steps
-    except ValueError:
-        return None  # a later Choice would have no option, or the least of none was asked for
+    except (ValueError, LookupError):
+        return None  # a later Choice would have no option, or there is no loop of that number
 
 
 def verdict(func: Func, space: Space, found: Outside) -> str:
