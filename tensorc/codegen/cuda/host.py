@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tensorc.codegen.cuda.names import kernel_name
 from tensorc.codegen.passes.extents import bound
 from tensorc.codegen.passes.trees import find, leaves, names_in, with_body
 from tensorc.ir import arith
@@ -74,7 +75,8 @@ class _Stage:
     def _launch(self, stmt: Stmt, host: Host, memory: tuple[Buffer, ...]) -> Stmt:
         if next(leaves(stmt), None) is None:
             return Seq(())
-        first = self.func.name if not self.parts else f"{self.func.name}_{len(self.parts) + 1}"
+        name = kernel_name(self.func.name)
+        first = name if not self.parts else f"{name}_{len(self.parts) + 1}"
         params = [*self.func.params, *(Param(buffer, "inout") for buffer in memory)]
         params += [Param(loop.var) for loop in _loops(host)]
         body = _with_memory(stmt, memory)

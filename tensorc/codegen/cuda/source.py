@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tensorc.analysis.bound import SHARED_ALIGNMENT, bytes_of
 from tensorc.analysis.region import loop_ranges
-from tensorc.codegen.cname import c_name
 from tensorc.codegen.cuda import helpers
 from tensorc.codegen.cuda.expressions import STORED, Scope, own_access
+from tensorc.codegen.cuda.names import kernel_name
 from tensorc.codegen.cuda.statements import Writer, execute
 from tensorc.codegen.passes.trees import sizes_of
 from tensorc.dtype import DType
@@ -84,7 +83,7 @@ def emit(func: Func, own: Mapping[str, int]) -> Text:
     found = kernels(func)
     block = found[0].block() if found else (1, 1, 1)
     taken: set[str] = set()
-    entry = c_name(func.name, _DEVICE_FUNCTIONS, linked=True)
+    entry = kernel_name(func.name)
     taken.add(entry)
     ranges: dict[str, Interval] = dict.fromkeys(sizes_of(func), (0, None))
     index = "int" if _narrow(func, own) else "long long"
@@ -100,22 +99,6 @@ def emit(func: Func, own: Mapping[str, int]) -> Text:
     parameters = tuple(_parameter(writer, name, what) for name, what in used.items())
     helped = frozenset(writer.scope.helpers)
     return Text(entry, body, helped, parameters, block, shared.total, shared.dynamic)
-
-
-# What NVRTC declares beside the C library, which a kernel of that name would overload.
-_DEVICE_FUNCTIONS = frozenset(
-    f"{name}{end}"
-    for name in re.findall(
-        r"\w+",
-        """
-acospi asinpi atanpi brev brkpt clock clock64 clz cospi cyl_bessel_i0 cyl_bessel_i1 erfcinv erfcx
-erfinv fdivide ffs ffsll free isfinite isinf isnan llmax llmin malloc mul24 mul64hi mulhi norm
-norm3d norm4d normcdf normcdfinv popc printf rcbrt rhypot rnorm rnorm3d rnorm4d rsqrt saturate
-signbit sincos sincospi sinpi trap ullmax ullmin umax umin umul24 umul64hi umulhi
-""",
-    )
-    for end in ("", "f")
-)
 
 
 def module_text(kernels_: Iterable[Text]) -> str:

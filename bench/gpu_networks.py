@@ -1,0 +1,67 @@
+"""The tasks of whole networks, compiled for a CUDA device by the rules: how many kernels, and what
+they take. Needs NVRTC and no device.
+
+    python -m bench.gpu_networks --network resnet50 --target cuda:sm_80 --log networks.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorc.codegen.pipeline import Options
+from tensorc.graph.compile import partitioned
+from tensorc.graph.cuda import scheduled
+from tensorc.graph.kernels import UnscheduledWarning
+from tensorc.graph.network import load
+from tensorc.graph.networks import RECIPES, network
+from tensorc.runtime.cuda import CudaModule
+from tensorc.target import Target
+
+LAYERS: Mapping[str, Mapping[str, int]] = {"llama-7b": {"num_hidden_layers": 1}}
+"""What is left out of a network whose weights are many: all its layers are alike."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--network", action="append", choices=sorted(RECIPES))
+    parser.add_argument("--target", default="cuda:sm_80")
+    parser.add_argument("--size", type=int, help="pixels a side, or tokens")
+    parser.add_argument("--log", type=Path)
+    options = parser.parse_args()
+    target, found = Target.parse(options.target), {}
+    for name in options.network or RECIPES:
+        found[name] = compiled(name, target, options.size)
+        print(name, json.dumps(found[name]), flush=True)
+        if options.log is not None:
+            options.log.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def compiled(name: str, target: Target, size: int | None) -> dict[str, Any]:
+    """Compile every task of a network."""
+    module, inputs = network(name, size=size, **LAYERS.get(name, {}))
+    _, parts = partitioned(load(module, inputs, None), target)
+    start, reports, unscheduled = time.perf_counter(), [], []
+    for task in parts.tasks:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UnscheduledWarning)
+            nest = scheduled(task.func, target, "default")
+        unscheduled += [str(w.message) for w in caught]
+        reports += CudaModule(nest, target, Options(), (), "emulated").report()
+    return {
+        "tasks": len(parts.tasks),
+        "kernels": len(reports),
+        "kernels with a stack": sum(bool(r.stack) for r in reports),
+        "most registers": max(r.registers for r in reports),
+        "unscheduled": unscheduled,
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+
+
+if __name__ == "__main__":
+    main()
