@@ -26,8 +26,8 @@ PARTS = frozenset({"width", "parts", "rows", "unroll", "tile", "chunks", "block"
 """The kinds of decisions that are sizes of a part of their subject, most often an axis."""
 
 
-def _of_options(options: object, default: Value) -> tuple[str, str] | None:
-    """What is wrong with the options or the default: the argument and the reason."""
+def _of_options(options: object, default: Value, unsaid: Value | None) -> tuple[str, str] | None:
+    """What is wrong with the options or with what stands for one: the argument and the reason."""
     if not isinstance(options, tuple) or not set(map(type, options)) <= {int, str}:
         return "options", f"expected a tuple of integers and strings, got {options!r:.80}"
     if not options:
@@ -35,8 +35,9 @@ def _of_options(options: object, default: Value) -> tuple[str, str] | None:
     if len(set(options)) != len(options):
         twice = next(option for option in options if options.count(option) > 1)
         return "options", f"{twice!r} stands twice in {options!r:.80}"
-    if default not in options:
-        return "default", f"{default!r:.80} is no option; legal here: {options!r:.80}"
+    for argument, value in (("default", default), ("unsaid", unsaid)):
+        if value is not None and value not in options:
+            return argument, f"{value!r:.80} is no option; legal here: {options!r:.80}"
     return None
 
 
@@ -48,8 +49,10 @@ class Choice:
     scheduler takes. Which choices follow, and with which options, depends on `node` and the value
     alone; a `key` of None promises nothing. `context` holds, for each option, a few small integers
     that a model may read (`tensorc.space.context.FIELDS`); it may depend on all that was decided
-    before, and does not count when choices are compared. Raises ArgumentError for options that are
-    no such tuple, a default that is none of them, and a context of other than a row each.
+    before, and does not count when choices are compared. `unsaid` is the option that sentences mean
+    which are older than the choice, the default unless that has become better since. Raises
+    ArgumentError for options that are no such tuple, a default that is none of them, and a context
+    of other than a row each.
     """
 
     kind: str
@@ -58,9 +61,10 @@ class Choice:
     default: Value
     key: Hashable = None
     context: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
+    unsaid: Value | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        fault = _of_options(self.options, self.default)
+        fault = _of_options(self.options, self.default, self.unsaid)
         if not fault and self.context and len(self.context) != len(self.options):
             fault = "context", f"{len(self.context)} rows for {len(self.options)} options"
         try:
@@ -75,7 +79,7 @@ class Choice:
         """The same decision with another key and context, which are not checked again: templates
         within templates do this for every choice that they pass on."""
         made = object.__new__(Choice)
-        for name in ("kind", "subject", "options", "default"):
+        for name in ("kind", "subject", "options", "default", "unsaid"):
             object.__setattr__(made, name, getattr(self, name))
         object.__setattr__(made, "key", key)
         object.__setattr__(made, "context", context)

@@ -137,10 +137,11 @@ def replayed(wanted: Mapping[Name, Value]) -> Callable[[Choice], Value]:
     """Decide as an earlier sentence did: (kind, subject) -> value.
 
     A value still offered is kept; else the nearest number that is offered; a decision that the
-    earlier sentence lacks takes its default, so that old records stay usable.
+    earlier sentence lacks is what it meant without saying so, so that old records stay usable.
     """
 
     def decide(choice: Choice) -> Value:
-        return nearest_option(choice, wanted.get(choice.name, choice.default))
+        unsaid = choice.default if choice.unsaid is None else choice.unsaid
+        return nearest_option(choice, wanted.get(choice.name, unsaid))
 
     return decide

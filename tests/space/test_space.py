@@ -300,7 +300,8 @@ def test_old_records_stay_valid() -> None:
 
 
 def test_records_from_before_a_choice_was_offered_give_the_steps_that_they_gave() -> None:
-    """Written before stages had levels and chunks were of any number: what is new takes its default."""
+    """Written before stages had levels, chunks any number, and what steps over elements its padding
+    where it is read: what is new takes what was done then."""
     known = json.loads(Path(__file__).with_name("old_records.json").read_text(encoding="utf-8"))
     spaces = {name: Space(TASKS[name](), f"{TARGETS[1]};cores=4") for name, _, _ in known}
     fresh = set()
@@ -312,7 +313,7 @@ def test_records_from_before_a_choice_was_offered_give_the_steps_that_they_gave(
         fresh |= {
             kind for kind, subject in asked - {(kind, subject) for kind, subject, _ in record}
         }
-    assert fresh == {"chunks", "level"}
+    assert fresh == {"chunks", "level", "place"}
 
 
 @given(small_spaces(), small_spaces(), st.integers(0, 10**9))

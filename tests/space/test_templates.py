@@ -20,7 +20,7 @@ from tensorc.schedule.step import Step
 from tensorc.schedule.trace import Trace
 from tensorc.space.choice import Choice, Sentence, Value
 from tensorc.space.default import default_schedule, default_sentence
-from tensorc.space.drive import defaults, drive, replayed
+from tensorc.space.drive import defaults, drive, replayed, replayed
 from tensorc.space.templates.cpu import cpu
 from tensorc.target import Target
 from tests.space.tasks import TASKS
@@ -238,3 +238,12 @@ def test_a_mistake_in_a_choice_is_told(
     with pytest.raises(ArgumentError) as caught:
         Choice("tile", "i", options, default)
     assert (caught.value.argument, caught.value.reason) == (argument, reason)
+
+
+def test_silence_stands_for_an_option() -> None:
+    choice = Choice("place", "pad", ("apart", "inline"), "inline", unsaid="apart")
+    assert replayed({})(choice) == "apart"
+    assert replayed({("place", "pad"): "inline"})(choice) == "inline"
+    assert replayed({("place", "pad"): "gone"})(choice) == choice.default
+    with pytest.raises(ArgumentError, match="'never' is no option; legal here"):
+        Choice("place", "pad", ("apart", "inline"), "inline", unsaid="never")

@@ -1,4 +1,4 @@
-"""The stages before a tiled reduction: computed on their own, or where the reduction reads them."""
+"""The stages before a reduction in tiles: computed on their own, or where it reads them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from tensorc.space.plan import Plan
 from tensorc.space.templates.register_tile import Task
 
 
-def inlined(plan: Plan, found: Task) -> Generator[Choice, Value, tuple[str, ...]]:
-    """Which producers are computed at each read, as padding may be; the names of their buffers."""
+def inlined(
+    plan: Plan, found: Task, usual: str = "apart"
+) -> Generator[Choice, Value, tuple[str, ...]]:
+    """Which producers are computed at each read, as padding may be, and are by default if that is
+    `usual`; the names of their buffers."""
     buffers: list[str] = []
     for stage in found.before:
         if not stage.inlinable or stage.transcendental:
             continue
         key = ("place", *buffers)
-        place = yield Choice("place", stage.name, ("apart", "inline"), "apart", key)
+        options = ("apart", "inline")
+        place = yield Choice("place", stage.name, options, usual, key, unsaid="apart")
         if place == "inline":
             plan.inline(stage.name)
             buffers.append(stage.result.buffer)

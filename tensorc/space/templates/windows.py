@@ -3,19 +3,21 @@ and by nothing else.
 
 The last axis gives the lanes and the one before it the rows of a register tile; the window is
 written out along the rows, so that a row in registers serves all windows that hold it. What is
-padded is padded for one block of channels at a time, in the cache, by the thread that reads it.
+padded is padded where it is read, or for one block of channels at a time, in the cache, by the
+thread that reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tensorc.schedule.facts import Axis, Facts, Operand, StageFacts
 from tensorc.space.choice import Choice, Template, Value
 from tensorc.space.context import row
 from tensorc.space.plan import Plan
+from tensorc.space.templates import producers
 from tensorc.space.templates.common import (
     PARALLEL_WORK,
     best_rows,
@@ -116,9 +118,25 @@ def windows(facts: Facts) -> Template:
     found = task(facts)
     assert found is not None
     plan = Plan(facts.names)
-    anchor, after = found.task.anchor, found.task.after
-    for stage in after[:-1]:
+    for stage in found.task.after[:-1]:
         plan.inline(stage.name)
+    inlined = yield from producers.inlined(plan, found.task, _usual(found))
+    left = replace(found, task=producers.without(found.task, inlined))
+    yield from keyed(_nest(facts, plan, left), *inlined)
+    return plan.done()
+
+
+def _usual(found: Windows) -> str:
+    """Where padding is done by default: a window that steps over elements gathers its lanes anyway,
+    from the data as well as from a copy."""
+    strides = found.data.strides
+    step = strides[found.task.anchor.axes.index(found.lanes)]
+    return "apart" if step in (1, -1, None) else "inline"
+
+
+def _nest(facts: Facts, plan: Plan, found: Windows) -> Generator[Choice, Value, None]:
+    """The tiles, and what they read."""
+    anchor = found.task.anchor
     width, rows = yield from _tile(facts, found)
     fills = plan.decompose_reduction(
         anchor.name, anchor.fill or "", [a.name for a in anchor.spatial]
@@ -132,7 +150,6 @@ def windows(facts: Facts) -> Template:
         apart = block and not levels.pop(stage.name)
         nest = vector_nest(facts, plan, stage) if apart else located(facts, plan, stage, block)
         yield from keyed(nest, *levels.items())
-    return plan.done()
 
 
 def _levels(found: Windows, block: str) -> Generator[Choice, Value, dict[str, int]]:
