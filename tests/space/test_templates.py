@@ -20,7 +20,7 @@ from tensorc.schedule.step import Step
 from tensorc.schedule.trace import Trace
 from tensorc.space.choice import Choice, Sentence, Value
 from tensorc.space.default import default_schedule, default_sentence
-from tensorc.space.drive import defaults, drive, replayed, replayed
+from tensorc.space.drive import defaults, drive, replayed
 from tensorc.space.templates.cpu import cpu
 from tensorc.target import Target
 from tests.space.tasks import TASKS
