@@ -1,8 +1,8 @@
 """Batches: several lessons, of each its prompt once and many answers behind it.
 
-A row of a batch is a prompt, then answers one after the other. The mask shows an answer the prompt
-and what is before it of itself, and its positions begin anew, so that the row teaches what its
-answers would teach one by one, at a fraction of the cost.
+A lesson is a prompt, then answers one after the other; short lessons share a row. The mask shows an
+answer its prompt and what is before it of itself, and its positions begin anew, so that a row
+teaches what its answers would teach one by one, at a fraction of the cost.
 
 Half of the answers begin with their quality, so that the best can be asked for; half with one that
 is unknown, which the value head learns from: it may not read what it is asked.
@@ -35,7 +35,7 @@ FLOOR = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of tokens, and what is learned from them; places count through all tokens.
+    """Rows of tokens, and what is learned from them; places count through all rows.
 
     Attributes:
         tokens: the numbers of their pieces, (B, T, W).
@@ -93,37 +93,61 @@ def drawn(lesson: Lesson, count: int, source: np.random.Generator) -> list[Part]
 
 
 def batch(shape: Shape, chosen: Sequence[tuple[Lesson, Sequence[Part]]]) -> Batch:
-    """A batch of lessons with their answers, one lesson a row.
+    """A batch of lessons with their answers.
 
     Raises:
         LengthError: a prompt or an answer is longer than the network can read.
     """
-    rows = [_Row(shape, lesson, parts) for lesson, parts in chosen]
-    longest = max(len(row.tokens) for row in rows)
-    width = max(len(token) for row in rows for token in row.tokens)
+    found = [_Piece(shape, lesson, parts) for lesson, parts in chosen]
+    longest = max(len(piece.tokens) for piece in found)
+    width = max(len(token) for piece in found for token in piece.tokens)
+    rows = _filled_rows(found, longest)
     tokens = np.zeros((len(rows), longest, width), np.int64)
     positions = np.zeros((len(rows), longest), np.int64)
+    owners = np.full((len(rows), longest), -1, np.int64)
     answers = np.full((len(rows), longest), -1, np.int64)
+    starts: list[tuple[int, _Piece]] = []
     for n, row in enumerate(rows):
-        for place, token in enumerate(row.tokens):
-            tokens[n, place, : len(token)] = token
-        positions[n, : len(row.tokens)] = row.positions
-        answers[n, : len(row.tokens)] = row.answers
-    starts = [n * longest for n in range(len(rows))]
+        place = 0
+        for number, piece in enumerate(row):
+            for token in piece.tokens:
+                tokens[n, place, : len(token)] = token
+                place += 1
+            own = slice(place - len(piece.tokens), place)
+            positions[n, own], owners[n, own], answers[n, own] = (
+                piece.positions,
+                number,
+                piece.answers,
+            )
+            starts.append((n * longest + own.start, piece))
+    ends = [start + end for start, piece in starts for end in piece.ends]
     return Batch(
         torch.from_numpy(tokens),
         torch.from_numpy(positions),
-        _mask(torch.from_numpy(answers)),
-        _decisions(rows, starts),
-        torch.tensor(
-            [s + e for s, row in zip(starts, rows, strict=True) for e in row.ends],
-            dtype=torch.long,
-        ),
-        torch.tensor([slow for row in rows for slow in row.slow], dtype=torch.float32),
+        _mask(torch.from_numpy(owners), torch.from_numpy(answers)),
+        _decisions(starts),
+        torch.tensor(ends, dtype=torch.long),
+        torch.tensor([slow for _, piece in starts for slow in piece.slow], dtype=torch.float32),
     )
 
 
-class _Row:
+def _filled_rows(found: Sequence[_Piece], room: int) -> list[list[_Piece]]:
+    """Lessons in rows, the longest first, each in the first row that has room for it."""
+    rows: list[list[_Piece]] = []
+    left: list[int] = []
+    for piece in sorted(found, key=lambda piece: -len(piece.tokens)):
+        size = len(piece.tokens)
+        row = next((n for n, free in enumerate(left) if free >= size), None)
+        if row is None:
+            row = len(rows)
+            rows.append([])
+            left.append(room)
+        rows[row].append(piece)
+        left[row] -= size
+    return rows
+
+
+class _Piece:
     """A prompt and answers behind it: 0 is the prompt's number in `answers`, theirs follow."""
 
     def __init__(self, shape: Shape, lesson: Lesson, parts: Sequence[Part]) -> None:
@@ -164,21 +188,21 @@ class _Row:
         self.answers.append(number)
 
 
-def _mask(answers: Tensor) -> Tensor:
-    """Each token sees those before it that are of the prompt or of its own answer, and itself."""
+def _mask(owners: Tensor, answers: Tensor) -> Tensor:
+    """Each token sees, of its own lesson, those before it of the prompt or of its own answer, and
+    itself; `owners` are the numbers of lessons within a row, -1 for what fills up."""
     count = answers.shape[1]
     before = torch.ones(count, count, dtype=torch.bool).tril()
     mine, theirs = answers[:, :, None], answers[:, None, :]
-    seen = before & ((theirs == 0) | (mine == theirs))
-    # What fills up sees itself, since a softmax over nothing is none.
-    return (seen | torch.eye(count, dtype=torch.bool))[:, None]
+    same = owners[:, :, None] == owners[:, None, :]
+    return (before & same & ((theirs == 0) | (mine == theirs)))[:, None]
 
 
-def _decisions(rows: Sequence[_Row], starts: Sequence[int]) -> Decisions:
+def _decisions(starts: Sequence[tuple[int, _Piece]]) -> Decisions:
     made = [
         (start + place, options, answer, weight)
-        for row, start in zip(rows, starts, strict=True)
-        for place, options, answer, weight in row.made
+        for start, piece in starts
+        for place, options, answer, weight in piece.made
     ]
     sizes = [max((options.shape[n] for _, options, _, _ in made), default=0) for n in (0, 1)]
     table = np.zeros((len(made), *sizes), np.int64)

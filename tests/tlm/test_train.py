@@ -124,13 +124,18 @@ def test_damaged_lessons_are_refused(
 # Batches ------------------------------------------------------------------------------------------
 
 
-def test_a_packed_row_is_what_its_answers_are_one_by_one() -> None:
+def test_a_batch_is_what_its_answers_are_one_by_one() -> None:
     """The same losses and gradients: answers behind one prompt know nothing of each other."""
     torch.manual_seed(0)
     model = Model(small())
-    one, other = LESSONS[:2]
-    parts = [(one, [Part(0, 3), Part(1, None), Part(2, None)]), (other, [Part(0, None)])]
+    parts = [
+        (LESSONS[0], [Part(n, 3 if n % 2 else None) for n in range(8)]),
+        (LESSONS[1], [Part(0, None)]),
+        (LESSONS[2], [Part(0, 7)]),
+    ]
     together = batch(model.shape, parts)
+    # The two short ones share a row.
+    assert len(together.tokens) == 2
     alone = [batch(model.shape, [(lesson, [part])]) for lesson, own in parts for part in own]
 
     def gradients(found: list[Any]) -> tuple[float, dict[str, torch.Tensor]]:

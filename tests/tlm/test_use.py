@@ -16,11 +16,13 @@ import torch
 from typer.testing import CliRunner
 
 import tensorc
+import tensorc.cli.searches
 from tensorc.cli.train import app
 from tensorc.errors import ArgumentError, TargetError
 from tensorc.graph.kernels import build_kernels
-from tensorc.runtime.measure.records import RecordFile
+from tensorc.runtime.measure.records import RecordFile, read_records
 from tensorc.schedule.schedule import Schedule
+from tensorc.search import together, tune
 from tensorc.space.default import default_schedule
 from tensorc.space.space import Space
 from tensorc.target import Target
@@ -33,6 +35,7 @@ from tensorc.tlm.failures import LengthError, WeightsError
 from tensorc.tlm.model import Model
 from tensorc.tlm.sentence import prompt
 from tensorc.tlm.tuner import TlmTuner, tuner_of
+from tests.search.fake import FakeMeasurer
 from tests.tlm.made import TARGET, made, product, records, several, small, total
 
 pytestmark = pytest.mark.torch
@@ -116,6 +119,24 @@ def test_one_generation_is_one_trial() -> None:
     assert len(tuned.records) >= 1
     best = writer.best(Space(func, TARGET), prompt(func, TARGET, 2))
     assert best.sentence.record in [record.decisions for record in tuned.records]
+
+
+def test_the_command_line_tunes_with_the_model(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = task_set().of_split("development")[0]
+    fake = FakeMeasurer(Space(task.func, TARGET).default())
+    for module in (together, tune):
+        monkeypatch.setattr(module, "measurer_of", lambda executor: fake)
+    out = tmp_path / "records.jsonl"
+    done = run("tune", task.name, "--tuner", "tlm", "--trials", 2, "--threads", 1, "--target",
+               "cpu:x86-64-v3;cores=2", "--records", out, "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert len([record for record in read_records(out) if record.tuner == "tlm"]) >= 1
+    monkeypatch.delenv(use.VARIABLE)
+    done = run("tune", task.name, "--tuner", "tlm", "--trials", 2)
+    assert done.exit_code == 1
+    assert "set TENSORC_TLM" in done.stderr
 
 
 # A scheduler --------------------------------------------------------------------------------------
