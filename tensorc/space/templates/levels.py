@@ -8,7 +8,7 @@ are in registers, take no other stage.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import Generator, Hashable, Mapping, Sequence
 
 from tensorc.schedule.facts import Facts, StageFacts
 from tensorc.space.choice import Choice, Value
@@ -62,24 +62,23 @@ TILE, BLOCK, APART = 2, 1, 0
 
 
 def ending(
-    found: Task, inside: bool, chunked: bool, key: Hashable
+    found: Task, default: int, levels: Sequence[int], key: Hashable
 ) -> Generator[Choice, Value, int]:
-    """Where what follows the sums is computed: at a tile, while it is in registers (2); at a block,
-    when all of its tiles are done (1); in a nest of its own (0).
+    """Where what follows the sums is computed: at a tile, while it is in registers, or has just
+    been (2); at a block, when all of its tiles are done (1); in a nest of its own (0).
 
-    Sums in chunks are whole after the last chunk only, when their tiles are long gone from the
-    registers. A block without loops inside is that tile, and has no level.
+    Sums in chunks are whole after the last chunk only: at a tile it is asked for each chunk whether
+    it is that one. A block without loops inside is that tile, and has no level of its own.
     """
     if not found.after:
         return APART
-    first = APART if chunked else TILE
-    options = (first, *(n for n in (BLOCK, APART) if n != first and (inside or n != BLOCK)))
-    level = yield Choice("level", found.after[-1].name, options, first, ("ending", key))
+    name = found.after[-1].name
+    level = yield Choice("level", name, tuple(levels), default, ("ending", key))
     assert isinstance(level, int)
     return level
 
 
-def end_block(plan: Plan, stage: StageFacts, loop: str, lanes: int) -> None:
+def end_at(plan: Plan, stage: StageFacts, loop: str, lanes: int) -> None:
     """Compute a stage that reads sums when an iteration of the loop has completed them."""
     plan.reverse_compute_at(stage.name, loop)
     in_vectors(plan, stage, [axis.name for axis in stage.spatial], lanes)

@@ -132,18 +132,23 @@ def _tiled(
             inside = split_sums.several(anchor, lanes)
     sums = _sums_of(plan, anchor, vector, made, parts, order)
     state = (sums.vector, *sums.names, *key)
-    level = yield from levels.ending(found, inside, chunks is not None, (inside, *state))
-    end = found.after[-1] if found.after and level != levels.TILE else None
+    offered = [
+        n for n in range(3) if (n != levels.BLOCK or inside) and (n != levels.TILE or not parts)
+    ]
+    default = levels.APART if chunks else levels.TILE
+    level = yield from levels.ending(found, default, offered, (inside, *state))
+    end = found.after[-1] if found.after and (chunks or level != levels.TILE) else None
     if end is not None:
         found = replace(found, after=(), apart=(end,) if level == levels.APART else ())
-    within = end if level == levels.BLOCK else None
-    own = None if parts else within
-    yield from _one_nest(facts, plan, found, sums, own, (level, inside, *state))
+    within = end if level != levels.APART else None
+    yield from _one_nest(
+        facts, plan, found, sums, None if parts else within, level, (level, inside, *state)
+    )
     if parts is None:
         return
     first = split_sums.join(plan, anchor, parts, lanes, shared=facts.target.cores > 1)
     if within is not None:
-        levels.end_block(plan, within, first[0], lanes)
+        levels.end_at(plan, within, first[0], lanes)
 
 
 def _sums_of(
@@ -158,11 +163,11 @@ def _sums_of(
 
 
 def _one_nest(
-    facts: Facts, plan: Plan, found: Task, sums: _Sums, end: StageFacts | None,
+    facts: Facts, plan: Plan, found: Task, sums: _Sums, end: StageFacts | None, level: int,
     state: tuple[Hashable, ...],
 ) -> Generator[Choice, Value, None]:  # fmt: skip
     """Cut the sums, pack what they read, share them among threads, and place what is around them.
-    `end` is what follows them block by block; what is decided here depends on `state`."""
+    `end` is what follows them at a level; what is decided here depends on `state`, too."""
     anchor, vector, made, names = sums.anchor, sums.vector, sums.made, sums.names
     behind = names[names.index(vector) + 1 :]
     chosen = panels.chosen(facts.target, anchor, vector, made, behind)
@@ -183,7 +188,7 @@ def _one_nest(
     choice = parallel_choice(facts, found.anchor.name, counts, work_of(facts.stages), share)
     depth = yield choice.having((*copies, *state), choice.context)
     assert isinstance(depth, int)
-    _finished(facts, plan, found, sums, nest, end, shared=depth > 0)
+    _finished(facts, plan, found, sums, nest, end, level, shared=depth > 0)
     deepest = dict.fromkeys((o.buffer for o in packed.panels), over_panels)
     deepest |= {o.buffer: len(names) + bool(nest.chunks) for o in packed.rows}
     placed = yield from keyed(
@@ -203,20 +208,20 @@ def _one_nest(
 
 
 def _finished(
-    facts: Facts, plan: Plan, found: Task, sums: _Sums, nest: Nest, end: StageFacts | None, *,
-    shared: bool,
+    facts: Facts, plan: Plan, found: Task, sums: _Sums, nest: Nest, end: StageFacts | None,
+    level: int, *, shared: bool,
 ) -> None:  # fmt: skip
     """Sums in registers, and what follows them."""
     tile, lanes = sums.made[sums.vector], facts.target.lanes(32)
     loops = Loops(nest.around, nest.rows, nest.lane, tile.inner if tile.parts > 1 else 0)
-    block = nest.blocks[-1] if end is not None else ""
     found = replace(found, anchor=sums.anchor)
+    block = nest.blocks[-1] if end is not None and level == levels.BLOCK else ""
     if nest.chunks:
         finish_chunks(plan, found, sums.vector, loops, sums.fills, lanes, shared, block)
     else:
         finish(plan, found, sums.vector, loops, sums.fills)
     if end is not None:
-        levels.end_block(plan, end, block, lanes)
+        levels.end_at(plan, end, block or nest.around[-1], lanes)
 
 
 def _around(
