@@ -1,0 +1,161 @@
+"""The golden kernels of `bench.gpu`: their programs, in two sizes, and what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tensorc as tc
+from tensorc.ir.nodes import Func
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """A program by its sizes; `small` is for the emulator and `large` for a device.
+
+    `reference` takes the inputs in order and gives the output; `torch` is an expression in x, the
+    inputs as tensors on the device, that computes the same, and `flops` counts its operations.
+    """
+
+    make: Callable[..., Func]
+    small: tuple[int, ...]
+    large: tuple[int, ...]
+    reference: Callable[..., Array]
+    torch: str
+    flops: Callable[..., int] = lambda *sizes: int(np.prod(sizes))
+
+
+def matmul(m: int, n: int, depth: int) -> Func:
+    A, B = _input("A", m, depth), _input("B", depth, n)
+    k = tc.reduce_axis(depth, name="k")
+    C = tc.compute((m, n), lambda i, j: tc.sum(A[i, k] * B[k, j], axis=k), name="C")
+    return tc.func_of([A, B], [C], name="matmul")
+
+
+def conv2d(channels: int, filters: int, side: int) -> Func:
+    X, W = _input("X", channels, side + 2, side + 2), _input("W", filters, channels, 3, 3)
+    c, y, x = (tc.reduce_axis(n, name=a) for a, n in (("c", channels), ("y", 3), ("x", 3)))
+    Y = tc.compute(
+        (filters, side, side),
+        lambda f, h, w: tc.sum(X[c, h + y, w + x] * W[f, c, y, x], axis=(c, y, x)),
+        name="Y",
+    )
+    return tc.func_of([X, W], [Y], name="conv2d")
+
+
+def depthwise(channels: int, side: int) -> Func:
+    X, W = _input("X", channels, side + 2, side + 2), _input("W", channels, 3, 3)
+    y, x = tc.reduce_axis(3, name="y"), tc.reduce_axis(3, name="x")
+    Y = tc.compute(
+        (channels, side, side),
+        lambda c, h, w: tc.sum(X[c, h + y, w + x] * W[c, y, x], axis=(y, x)),
+        name="Y",
+    )
+    return tc.func_of([X, W], [Y], name="depthwise")
+
+
+def softmax(rows: int, columns: int) -> Func:
+    A = _input("A", rows, columns)
+    k, m = (tc.reduce_axis(columns, name=a) for a in "km")
+    M = tc.compute((rows,), lambda i: tc.max(A[i, k], axis=k), name="M")
+    E = tc.compute((rows, columns), lambda i, j: tc.exp(A[i, j] - M[i]), name="E")
+    S = tc.compute((rows,), lambda i: tc.sum(E[i, m], axis=m), name="S")
+    B = tc.compute((rows, columns), lambda i, j: E[i, j] / S[i], name="B")
+    return tc.func_of([A], [B], name="softmax")
+
+
+def layer_norm(rows: int, columns: int) -> Func:
+    A, G = _input("A", rows, columns), _input("G", columns)
+    k, m = (tc.reduce_axis(columns, name=a) for a in "km")
+    M = tc.compute((rows,), lambda i: tc.sum(A[i, k], axis=k), name="M")
+    D = tc.compute((rows, columns), lambda i, j: A[i, j] - M[i] * (1.0 / columns), name="D")
+    V = tc.compute((rows,), lambda i: tc.sum(D[i, m] * D[i, m], axis=m), name="V")
+    B = tc.compute(
+        (rows, columns),
+        lambda i, j: D[i, j] * tc.rsqrt(V[i] * (1.0 / columns) + 1e-5) * G[j],
+        name="B",
+    )
+    return tc.func_of([A, G], [B], name="layer_norm")
+
+
+def reduction(rows: int, columns: int) -> Func:
+    A, k = _input("A", rows, columns), tc.reduce_axis(columns, name="k")
+    B = tc.compute((rows,), lambda i: tc.sum(A[i, k], axis=k), name="B")
+    return tc.func_of([A], [B], name="reduction")
+
+
+def transpose(rows: int, columns: int) -> Func:
+    A = _input("A", rows, columns)
+    B = tc.compute((columns, rows), lambda i, j: A[j, i] * 1.0, name="B")
+    return tc.func_of([A], [B], name="transpose")
+
+
+def elementwise(rows: int, columns: int) -> Func:
+    A, C = _input("A", rows, columns), _input("C", rows, columns)
+    B = tc.compute((rows, columns), lambda i, j: tc.maximum(A[i, j] + C[i, j], 0.0), name="B")
+    return tc.func_of([A, C], [B], name="elementwise")
+
+
+def _input(name: str, *shape: int) -> Any:
+    return tc.placeholder(shape, "f32", name=name)
+
+
+def _windows(x: Array, w: Array) -> Array:
+    side = x.shape[-1] - 2
+    views = [x[:, a : a + side, b : b + side] for a in range(3) for b in range(3)]
+    return np.einsum("achw,fca->fhw", np.stack(views), w.reshape(*w.shape[:2], 9))
+
+
+def _each_window(x: Array, w: Array) -> Array:
+    side = x.shape[-1] - 2
+    parts = [x[:, a : a + side, b : b + side] * w[:, a, b][:, None, None]
+             for a in range(3) for b in range(3)]  # fmt: skip
+    return np.sum(parts, axis=0)
+
+
+def _softmax(a: Array) -> Array:
+    e = np.exp(a - a.max(1, keepdims=True))
+    return np.asarray(e / e.sum(1, keepdims=True))
+
+
+def _layer_norm(a: Array, g: Array) -> Array:
+    d = a - a.mean(1, keepdims=True)
+    return np.asarray(d / np.sqrt((d * d).mean(1, keepdims=True) + 1e-5) * g)
+
+
+CASES: Mapping[str, Golden] = {
+    "matmul f32": Golden(
+        matmul, (64, 64, 32), (4096, 4096, 4096), np.matmul, "x[0] @ x[1]",
+        lambda m, n, k: 2 * m * n * k,
+    ),
+    "conv2d": Golden(
+        conv2d, (8, 16, 8), (64, 64, 56), _windows,
+        "torch.nn.functional.conv2d(x[0][None], x[1])[0]",
+        lambda c, f, s: 18 * c * f * s * s,
+    ),
+    "depthwise": Golden(
+        depthwise, (4, 16), (512, 56), _each_window,
+        "torch.nn.functional.conv2d(x[0][None], x[1][:, None], groups=x[0].shape[0])[0]",
+        lambda c, s: 18 * c * s * s,
+    ),
+    "softmax": Golden(softmax, (6, 200), (8192, 4096), _softmax, "torch.softmax(x[0], 1)"),
+    "layer norm": Golden(
+        layer_norm, (5, 256), (8192, 4096), _layer_norm,
+        "torch.nn.functional.layer_norm(x[0], x[1].shape, x[1])",
+    ),
+    "reduction": Golden(
+        reduction, (6, 300), (8192, 8192), lambda a: a.sum(1), "x[0].sum(1)"
+    ),
+    "transpose": Golden(
+        transpose, (40, 64), (8192, 8192), lambda a: a.T * 1, "x[0].T.contiguous()"
+    ),
+    "elementwise": Golden(
+        elementwise, (8, 96), (8192, 8192), lambda a, c: np.maximum(a + c, 0),
+        "torch.relu(x[0] + x[1])",
+    ),
+}  # fmt: skip
