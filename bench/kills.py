@@ -1,20 +1,22 @@
-"""Kills at random moments: of a search, of its processes, and of a writer of records.
+"""Kills at random moments: of a search, of its processes, of a writer of records, of a collector.
 
     python -m bench.kills                  100 kills
     python -m bench.kills --count 12       fewer
     python -m bench.kills --seed 7 --json kills.json
 
 A search measures candidates and appends their records. It, one of the processes that it builds or
-runs in, or another process that only appends to the same file, gets a SIGKILL at a random moment. A
-search that was killed is started again and leaves out what is recorded. In the end no record that
-was acknowledged is missing, none is there twice, no line but the torn ones is bad, and nothing that
-was started still runs. Exits with 1 otherwise.
+runs in, another process that only appends to the same file, or a collector with its tuners, whose
+measurer makes times up, gets a SIGKILL at a random moment. What was killed is started again and
+leaves out what is recorded. In the end no record that was acknowledged is missing, none is there
+twice, no line but the torn ones is bad, and nothing that was started still runs. Exits with 1
+otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -25,11 +27,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tensorc.ir.parse import parse
+from tensorc.ir.print import print_func
 from tensorc.runtime.measure.candidate import Candidate, Limits
 from tensorc.runtime.measure.record import Outcome, Record
 from tensorc.runtime.measure.records import RecordFile, read_records
@@ -37,7 +40,7 @@ from tensorc.target import Target
 
 CANDIDATES = 100_000
 """More than a search ever gets through before it is stopped."""
-KINDS = ("search", "builder", "runner", "writer", "writer")
+KINDS = ("search", "builder", "runner", "writer", "writer", "collector")
 LATEST = 0.5
 """Seconds after which a search is killed, counted from its first record, at most."""
 START_SECONDS = 300.0
@@ -53,7 +56,7 @@ def scale(A: Buffer["f32", {size}], C: Buffer["f32", {size}, "out"]):
 class Kills:
     """What became of a number of kills.
 
-    `records` and `torn` count the lines of the file, `missing` the acknowledged records that are
+    `records` and `torn` count the lines of all files, `missing` the acknowledged records that are
     not in it, `twice` candidates with more than one, `killed` the measurements that ended with
     their process and are recorded as such, `alive` the processes that still run.
     """
@@ -107,9 +110,47 @@ def write(path: Path, first: int) -> None:
             print(seed, flush=True)
 
 
+class MadeUp:
+    """A measurer without a clock, which acknowledges a record once the next one is asked for: then
+    it was appended."""
+
+    def measure(
+        self, candidates: Sequence[Candidate], incumbent: float = math.inf
+    ) -> Iterator[Record]:
+        for one in candidates:
+            made = Record(one.task, print_func(one.func), one.target, one.threads, one.steps,
+                          Outcome.OK, times=(1e-6 * (1 + number_of(one.key) % 999),),
+                          decisions=one.decisions, tuner=one.tuner, seed=one.seed)  # fmt: skip
+            yield made
+            print(number_of((made.key, made.tuner)), flush=True)
+
+
+def number_of(key: object) -> int:
+    """A number that tells records of a collector apart."""
+    return int(hashlib.sha256(repr(key).encode()).hexdigest()[:12], 16)
+
+
+def collecting(folder: Path) -> None:
+    """Collect records of all training tasks, or as many as there is time for."""
+    from tensorc.search.collect import collect, jobs
+    from tensorc.tasks import task_set
+
+    tasks = task_set().of_split("training")
+    planned = list(jobs(tasks, ("x86-64-v2",), (1, 2), (("random", 48), ("evolutionary", 24))))
+    collect(tasks, planned, folder, MadeUp())  # type: ignore[arg-type]
+
+
+def collected(folder: Path) -> tuple[Counter[int], int]:
+    """The numbers of the records of a collector, and how many lines are bad."""
+    files = [read_records(file) for file in sorted(folder.glob("*.jsonl"))]
+    numbers = Counter(number_of((record.key, record.tuner)) for found in files for record in found)
+    return numbers, sum(found.bad for found in files)
+
+
 def kill(path: Path, count: int, seed: int) -> Kills:
     """Run searches and kill them, or their processes, so many times."""
     draw, begin = random.Random(seed), time.monotonic()
+    folder = path.parent / "collected"
     acknowledged: set[int] = set()
     started: set[int] = set()
     kills = 0
@@ -124,22 +165,24 @@ def kill(path: Path, count: int, seed: int) -> Kills:
             kills += 1
             if kind == "writer":
                 writer = _Running("write", path, (kills + 1) * CANDIDATES)
-                acknowledged |= writer.read_until(time.monotonic() + draw.random() * LATEST)[0]
-                acknowledged |= writer.kill()
+                acknowledged |= writer.killed_at(draw.random() * LATEST)
+            elif kind == "collector":
+                acknowledged |= _Running("collecting", folder).killed_at(draw.random() * LATEST)
             elif kind != "search":
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(running.pids[kind == "runner"], signal.SIGKILL)
         acknowledged |= running.kill()
     found = read_records(path)
-    seeds = Counter(record.seed for record in found)
+    seeds, torn = collected(folder)
+    seeds.update(record.seed for record in found if record.seed is not None)
     killed = sum(record.outcome is Outcome.CRASH for record in found)
     alive = _still_alive(started)
     return Kills(
         kills,
-        len(found),
+        seeds.total(),
         len(acknowledged - seeds.keys()),
         sum(number > 1 for number in seeds.values()),
-        found.bad,
+        found.bad + torn,
         killed,
         alive,
         round(time.monotonic() - begin, 1),
@@ -185,6 +228,11 @@ class _Running:
             pids |= set(self.pids)
             time.sleep(0.001)
         return seen, pids
+
+    def killed_at(self, seconds: float) -> set[int]:
+        """Kill it after so many seconds; what it has acknowledged until then."""
+        seen, _ = self.read_until(time.monotonic() + seconds)
+        return seen | self.kill()
 
     def kill(self) -> set[int]:
         self._process.kill()

@@ -2,6 +2,7 @@
 
     python -m bench.search                          ten tasks, 64 and 1,000 trials (many hours)
     python -m bench.search --tasks 2 --trials 64    less
+    python -m bench.search --small                  four small tasks, 64 trials, any split
     python -m bench.search --records search.jsonl   goes on where it stopped
 
 For each task, the best of each search is timed in turns with the rules' schedule: `gain` is how
@@ -26,6 +27,8 @@ from tensorc.tasks import KnownTask, task_set
 TASKS = 10
 TRIALS = (64, 1000)
 TUNERS = ("roller", "random", "evolutionary")
+SMALL = ("product.512-512-512", "convolution.1-64-56x56-64-3-1-1-",
+         "depthwise.1-128-56x56-3-1-1-hardswish", "softmax.64x1000--1-true")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +97,19 @@ def _micro(standing: object) -> float | None:
 def main() -> None:
     parser = harness.arguments(__doc__)
     parser.add_argument("--tasks", type=int, default=TASKS, help="how many tasks")
+    parser.add_argument("--small", action="store_true", help="four tasks with 64 trials")
     parser.add_argument("--trials", type=int, nargs="+", default=list(TRIALS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--records", type=Path, help="file of records, to go on from")
     options = parser.parse_args()
+    tasks = [task_set()[name] for name in SMALL] if options.small else chosen(options.tasks)
+    trials = [64] if options.small else options.trials
     listed: list[Row] = []
     with measurer() as machine:
-        for task in chosen(options.tasks):
-            listed += rows(task, options.trials, options.threads, options.records, machine)
-            print(harness.table(listed[-(1 + 1 + 2 * len(options.trials)) :]), flush=True)
+        for task in tasks:
+            made = rows(task, trials, options.threads, options.records, machine)
+            listed += made
+            print(harness.table(made), flush=True)
     for name, count in dict.fromkeys((row.tuner, row.trials) for row in listed):
         gains = [r.gain for r in listed if (r.tuner, r.trials) == (name, count) and r.gain > 0]
         if gains:

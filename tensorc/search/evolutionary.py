@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +14,10 @@ from tensorc.errors import ArgumentError
 from tensorc.runtime.measure.record import Record
 from tensorc.schedule.step import Step
 from tensorc.search.features import Features, features
+from tensorc.search.formula import predicted
 from tensorc.search.model import CostModel, Group
 from tensorc.search.mutate import crossed, mutated
-from tensorc.search.tuner import Fresh, Result, batch_size
+from tensorc.search.tuner import Fresh, Result, batch_size, grade, varied
 from tensorc.space.choice import Sentence
 from tensorc.space.space import Space
 
@@ -34,6 +35,8 @@ class Evolution:
         sizes: how likely a change is one of a size.
         greed: the share of a batch that the model chooses; the rest is random.
         first: so many are measured before a model is asked.
+        rules: the share of the first batch that are changes of the rules' sentence.
+        formula: the share of it that `search.formula` expects to be fast.
 
     Raises:
         ArgumentError: a count is less than 1, or a share is not from 0 to 1.
@@ -46,12 +49,14 @@ class Evolution:
     sizes: float = 0.8
     greed: float = 0.95
     first: int = 16
+    rules: float = 0.25
+    formula: float = 0.25
 
     def __post_init__(self) -> None:
         for name in ("population", "generations", "first"):
             if getattr(self, name) < 1:
                 raise ArgumentError(name, f"it is {getattr(self, name)}; needed at least 1")
-        for name in ("measured", "mutation", "sizes", "greed"):
+        for name in ("measured", "mutation", "sizes", "greed", "rules", "formula"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ArgumentError(name, f"it is {getattr(self, name)}; needed from 0 to 1")
 
@@ -59,8 +64,9 @@ class Evolution:
 class EvolutionaryTuner:
     """Sentences that a model of measured times expects to be fast, and a few random ones.
 
-    The first batch is the rules' sentence and random ones. From then on, each round fits the model
-    to all results and evolves a population against it.
+    The first batch is the rules' sentence, changes of it, what a formula expects to be fast, and
+    random ones. From then on, each round fits the model to all results and evolves a population
+    against it.
 
     Args:
         space: what is searched.
@@ -99,12 +105,26 @@ class EvolutionaryTuner:
         size = batch_size(len(self._fresh.seen))
         batch: list[Sentence] = []
         if not self._results:
-            batch = [one for one in [self.space.default()] if self._fresh.take(one)]
+            batch = [one for one in self._first(source, size) if self._fresh.take(one)]
         elif len(self._results) >= self.settings.first:
             self._model.fit([*self._known, self.group])
             wanted = max(round(self.settings.greed * size), 1)
             batch = [one for one in self._evolved(source, wanted) if self._fresh.take(one)]
         return [*batch, *self._fresh.draw(source, size - len(batch))]
+
+    def _first(self, source: random.Random, size: int) -> Iterator[Sentence]:
+        """Where the search begins, without the random sentences."""
+        rules = self.space.default()
+        yield rules
+        for _ in range(round(self.settings.rules * size)):
+            yield mutated(self.space, rules, source, self.settings.sizes)
+        walks = [
+            self.space.drive(lambda choice: source.choice(choice.options))
+            for _ in range(self.settings.population // 2)
+        ]
+        costs = (grade(predicted(self.space.facts, one.steps, self._threads)) for one in walks)
+        formula = round(self.settings.formula * size)
+        yield from varied(zip(costs, walks, strict=True), formula)
 
     def learn(self, results: Sequence[Result]) -> None:
         self._results += results
@@ -133,13 +153,13 @@ class EvolutionaryTuner:
                     pool[one.steps] = float(score), one
             if number < self.settings.generations:
                 generation = self._children(generation, scores.tolist(), source)
-        # Equal scores stay in the order in which they were met.
-        best = heapq.nlargest(count, pool.values(), key=lambda scored: scored[0])
+        # Scores are throughputs; equal ones stay in the order in which they were met.
+        best = varied(((-grade(score), one) for score, one in pool.values()), count)
         proposed = {sentence.steps for sentence, _ in self._results}
         self._rows = {
             steps: row for steps, row in self._rows.items() if steps in proposed or steps in pool
         }
-        return [sentence for _, sentence in best]
+        return best
 
     def _parents(self, source: random.Random) -> list[Sentence]:
         """The first generation: the best measured ones and random ones."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tensorc.schedule.facts import Facts
 from tensorc.schedule.primitives import Annotate, Split
+from tensorc.search.formula import accumulators, predicted_of, vector_axis
 from tensorc.search.loops import LoopView, StageView, stage_views
 from tensorc.search.traffic import Access, Depths, accesses, depths, traffic, work
 from tensorc.space.choice import Choice, Sentence, Value
@@ -53,7 +54,17 @@ _STAGE = (
     *(f"inside {n}" for n in range(DEPTHS)),  # bytes that the n innermost loops touch
     "outermost", "second",  # the extents of the two outermost loops
 )  # fmt: skip
-_TASK = ("stages", "steps", "ragged splits", "prefetches", "lanes", "threads", "l2 size", "inlined")
+_TASK = (
+    "stages",
+    "steps",
+    "ragged splits",
+    "prefetches",
+    "lanes",
+    "threads",
+    "l2 size",
+    "inlined",
+    "predicted",
+)  # log2 of the cycles by the formula that Roller's tuner has
 
 NAMES: tuple[str, ...] = (
     *_TASK,
@@ -79,6 +90,7 @@ def features(facts: Facts, sentence: Sentence, threads: int = 1) -> Features:
         float(threads),
         _log(target.l2),
         float(sum(view.inlined for view in views)),
+        _log(predicted_of(facts, views, threads)),
     ]
     for view in heavy:
         row += _of_stage(facts, view, threads)
@@ -159,27 +171,6 @@ def _along_vector(view: StageView, touched: Sequence[Access]) -> list[float]:
     whole, same = kinds.count(1), kinds.count(0)
     stored = result.operand.strides[place] == 1
     return [float(whole), float(same), float(len(kinds) - whole - same), float(stored)]
-
-
-def vector_axis(view: StageView) -> str | None:
-    """The axis that lanes run along, the innermost one of a fused loop."""
-    for loop in reversed(view.loops):
-        if loop.kind == "vectorize" and loop.parts:
-            return loop.parts[-1][0]
-    return None
-
-
-def accumulators(view: StageView, lanes: int) -> int:
-    """Vector registers that hold the sums of a tile: what is written out along spatial axes."""
-    reducing = {axis.name for axis in view.stage.reduction}
-    total = 1
-    for loop in view.loops:
-        own = math.prod(count for axis, count in loop.parts if axis not in reducing)
-        if loop.kind == "unroll":
-            total *= own
-        elif loop.kind == "vectorize":
-            total *= -(-own // lanes)
-    return total
 
 
 def _of_decisions(sentence: Sentence) -> list[float]:

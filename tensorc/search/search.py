@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tensorc import config
+from tensorc.errors import ArgumentError
 from tensorc.ir.nodes import Func
 from tensorc.runtime.measure.candidate import Candidate, Measurer
 from tensorc.runtime.measure.record import Record
@@ -49,7 +50,8 @@ class Problem:
         sizes: a value for each symbolic size of the task.
 
     Raises:
-        ArgumentError, TargetError: as `Space`.
+        ArgumentError: `threads` is less than 1, or as `Space`.
+        TargetError: the target is unknown.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class Problem:
         self.space = Space(task, target, keep=keep)
         self.func = task.source if isinstance(task, Schedule) else task
         self.threads = config.num_threads if threads is None else threads
+        if self.threads < 1:
+            raise ArgumentError("threads", f"it is {threads}; needed at least 1")
         self.sizes = tuple(sizes)
         self._before = task.steps if isinstance(task, Schedule) else ()
 

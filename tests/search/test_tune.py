@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ import tensorc as tc
 from tensorc.errors import ArgumentError
 from tensorc.runtime.measure.candidate import Candidate, Standing
 from tensorc.runtime.measure.failures import MeasureError, RecordsError
-from tensorc.runtime.measure.record import Outcome
+from tensorc.runtime.measure.record import Outcome, Record
 from tensorc.runtime.measure.records import RecordFile, read_records
 from tensorc.schedule.replay import steps_text
 from tensorc.search.candidate import candidate
@@ -194,6 +195,38 @@ def test_when_all_fail_the_rules_schedule_is_the_result() -> None:
     kept = tune(started, tuner="random", trials=2, threads=1, measurer=FailingMeasurer(OPTIMUM))
     assert kept.schedule.steps[0] == started.steps[0]
     assert len(kept.schedule.steps) > 1
+
+
+class Misbehaving(FakeMeasurer):
+    """Whatever can become of a candidate becomes of the first ones, and then one is good."""
+
+    WAYS = (Outcome.REFUSED, Outcome.BUILD_ERROR, Outcome.CRASH, Outcome.RUN_TIMEOUT,
+            Outcome.MEMORY, Outcome.WRONG)  # fmt: skip
+
+    def measure(
+        self, candidates: Sequence[Candidate], incumbent: float = math.inf
+    ) -> Iterator[Record]:
+        for one, way in zip(candidates, (*self.WAYS, Outcome.OK), strict=False):
+            yield record_of(one, way, 1e-3)
+
+
+def test_six_ways_to_fail_are_records_and_the_good_one_wins(tmp_path: Path) -> None:
+    """H1: the search goes on; each has a reason."""
+    path = tmp_path / "records.jsonl"
+    found = search(Misbehaving(OPTIMUM), "random", 7, path)
+    assert [r.outcome for r in read_records(path)] == [*Misbehaving.WAYS, Outcome.OK]
+    assert all(record.reason for record in found.records[:6])
+    assert found.best == found.records[6]
+
+
+def test_records_of_another_machine_are_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    search(FakeMeasurer(OPTIMUM), "random", 8, path)
+    measurer = FakeMeasurer(OPTIMUM)
+    tune(FUNC, "cpu:x86-64-v2;cores=2", tuner="random", trials=8, records=path, threads=1,
+         measurer=measurer)  # fmt: skip
+    assert len(measurer.measured) == 8
+    assert len(read_records(path, TARGET)) == len(read_records(path)) / 2
 
 
 def test_a_small_space_is_gone_through_and_then_the_search_ends() -> None:
