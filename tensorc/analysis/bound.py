@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from tensorc.analysis.across import across, combined, exchanged
+from tensorc.analysis.tensor_cores import tensorized
 from tensorc.analysis.threads import owned, phases_apart
 from tensorc.analysis.violation import Violation, malformed
 from tensorc.ir.arith import constant
@@ -37,6 +38,7 @@ def bound_violations(func: Func, target: Target) -> Iterator[Violation]:
             *_extents(func, kernel),
             *_limits(func, kernel, target),
             *_memory(func, kernel, target),
+            *tensorized(func, kernel, target),
         ]
         yield from broken
         if not broken:

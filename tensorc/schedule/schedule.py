@@ -37,6 +37,7 @@ from tensorc.schedule.primitives import (
     Rfactor,
     SetScope,
     Split,
+    Tensorize,
     TransformLayout,
     Unroll,
     Vectorize,
@@ -309,6 +310,10 @@ class Schedule:
     def set_scope(self, buffer: str, scope: str) -> None:
         """Say where a temporary lives; see `SetScope`."""
         self._apply(SetScope(buffer, scope), _caller())
+
+    def tensorize(self, loop: str, instruction: str) -> None:
+        """Compute a nest by an instruction of tensor cores; see `Tensorize`."""
+        self._apply(Tensorize(loop, instruction), _caller())
 
     def transform_layout(
         self, buffer: str, layout: Callable[..., object] | Sequence[object]

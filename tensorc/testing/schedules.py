@@ -228,6 +228,7 @@ _FIELDS: dict[str, Callable[[Source, State], Any]] = {
         source.pick((1, "text", 2.5)) if source.chance(50) else _buffer(source, state)
     ),
     "multiple": lambda source, state: source.pick((4, 2, 3, 8, 1, 0)),
+    "instruction": lambda source, state: source.pick(("mma_m16n8k8_tf32", "none")),
     "stages": lambda source, state: source.integer(1, 4),
     "recompute": lambda source, state: source.chance(50),
 }

@@ -22,6 +22,7 @@ committed as many groups as iterations lie before, so when it waits for all but 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import islpy as isl
@@ -35,6 +36,7 @@ from tensorc.analysis.affine import (
 )
 from tensorc.analysis.deps import dependences
 from tensorc.analysis.effects import Statement, statements
+from tensorc.analysis.tensor_cores import number_of
 from tensorc.codegen.passes.flatten import flat_index
 from tensorc.codegen.passes.trees import find, rebuilt, with_body
 from tensorc.ir import arith
@@ -75,11 +77,6 @@ class Ahead:
     distance: int
 
 
-def number_of(target: Target) -> int:
-    """The number of a device's architecture, 90 of sm_90a."""
-    return int("".join(filter(str.isdigit, target.cpu)))
-
-
 # What runs ahead ----------------------------------------------------------------------------------
 
 
@@ -88,19 +85,25 @@ def ahead(func: Func, target: Target) -> tuple[Ahead, ...]:
     if number_of(target) < OLDEST:
         return ()
     found: dict[str, dict[str, int]] = {}
-    phases = [path for kernel in kernels(func) for path, _ in kernel.outermost()]
-    for stmt in statements(func):
-        inside = [p for p in phases if stmt.path[: len(p)] == p]
-        around = [x for x, p in zip(stmt.loops, stmt.loop_paths, strict=True)
-                  if inside and len(p) < len(inside[0]) and x.kind == "serial"]  # fmt: skip
-        if not around or not _is_copy(stmt):
-            continue
-        for loop in reversed(around):
+    for stmt, around in copies_in_loops(func):
+        for loop in around:
             distance = _distance(func, stmt, loop)
             if distance:
                 found.setdefault(loop.var.name, {})[stmt.name] = distance
                 break
     return tuple(Ahead(n, frozenset(c), min(c.values())) for n, c in found.items())
+
+
+def copies_in_loops(func: Func) -> Iterator[tuple[Statement, list[For]]]:
+    """The copies from global to shared memory, with the loops of the block around each, innermost
+    first."""
+    phases = [path for kernel in kernels(func) for path, _ in kernel.outermost()]
+    for stmt in statements(func):
+        inside = next((p for p in phases if stmt.path[: len(p)] == p), ())
+        around = [x for x, p in zip(stmt.loops, stmt.loop_paths, strict=True)
+                  if len(p) < len(inside) and x.kind == "serial"]  # fmt: skip
+        if around and _is_copy(stmt):
+            yield stmt, around[::-1]
 
 
 def _is_copy(stmt: Statement) -> bool:
@@ -126,7 +129,7 @@ def _distance(func: Func, stmt: Statement, loop: For) -> int:
 
 def _apart(func: Func, stmt: Statement, loop: For, distance: int) -> bool:
     """Whether each copy is used at least so many iterations later, and these come."""
-    program, depth = model(func), stmt.loop_names.index(loop.var.name)
+    program = model(func)
     domain = program.domain(stmt)
     names = domain.names
     here = f"{program.prefix}{{ {program.tuple_of(stmt)} : "
@@ -134,6 +137,12 @@ def _apart(func: Func, stmt: Statement, loop: For, distance: int) -> bool:
     with operation_limit():
         if not domain.set.intersect(isl.Set(here + late)).is_empty():
             return False
+    return used_later(func, stmt, loop, distance)
+
+
+def used_later(func: Func, stmt: Statement, loop: For, distance: int) -> bool:
+    """Whether nothing in a loop depends on a statement before so many iterations later."""
+    depth = stmt.loop_names.index(loop.var.name)
     for dependence in dependences(func, touching=(stmt.name,)):
         if dependence.source.name != stmt.name or loop not in dependence.sink.loops:
             continue
@@ -163,7 +172,7 @@ def asynchronous(func: Func, found: tuple[Ahead, ...]) -> Func:
     for group in found:
 
         def change(stmt: Stmt, group: Ahead = group) -> Stmt:
-            if isinstance(stmt, Store) and stmt.name in group.copies and _whole(stmt):
+            if isinstance(stmt, Store) and stmt.name in group.copies and whole(stmt):
                 return AsyncCopy(stmt)
             if isinstance(stmt, For) and stmt.var.name == group.loop and _begins(stmt):
                 return with_body(stmt, _in_groups(stmt.body, group.distance))
@@ -189,7 +198,7 @@ def _in_groups(body: Stmt, distance: int) -> Stmt:
     return seq(Wait(distance - 1), Barrier(), *parts)
 
 
-def _whole(stmt: Store) -> bool:
+def whole(stmt: Store) -> bool:
     """Whether a copy can be one instruction: 4, 8 or 16 bytes, at a multiple of that."""
     load = stmt.value
     assert isinstance(load, Load)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tensorc.analysis.tensor_cores import INSTRUCTIONS, Instruction
+from tensorc.dtype import DType
+
 _DEVICE = "static __device__ __forceinline__"
 
 
@@ -32,6 +35,43 @@ def texts(names: Iterable[str]) -> Iterator[str]:
     for name, helper in HELPERS.items():
         if name in wanted:
             yield helper.text.replace("DEVICE", _DEVICE).strip()
+
+
+def _product(name: str, instruction: Instruction) -> Helper:
+    """c += a * b of a warp's matrices; `a` and `b` hold the thread's registers of them."""
+    _, shape, kind = name.split("_")
+    operand = {"i8": "s8"}.get(kind, kind)
+    sums, letter, held = ("float", "f", "f32") if instruction.result is DType.F32 else (
+        "int", "r", "s32"
+    )  # fmt: skip
+    count = instruction.depth // (4 * instruction.packed)
+    numbers = [f"%{n}" for n in range(4 + 3 * count)]
+    a, b = numbers[4 : 4 + 2 * count], numbers[4 + 2 * count :]
+    c = ", ".join(numbers[:4])
+    text = f"mma.sync.aligned.{shape}.row.col.{held}.{operand}.{operand}.{held} "
+    text += f"{{{c}}}, {{{', '.join(a)}}}, {{{', '.join(b)}}}, {{{c}}};"
+    outputs = ", ".join(f'"+{letter}"(c{n})' for n in range(4))
+    inputs = [f'"r"(a[{n}])' for n in range(2 * count)] + [f'"r"(b[{n}])' for n in range(count)]
+    parameters = ", ".join(f"{sums} &c{n}" for n in range(4))
+    return Helper(f"""
+DEVICE void tc_{name}({parameters}, const unsigned *a, const unsigned *b) {{
+    asm volatile("{text}"
+                 : {outputs} : {", ".join(inputs)});
+}}
+""")
+
+
+def _matrices(count: int, turned: bool) -> Helper:
+    """`count` matrices of 8 rows of 16 bytes each, of which a thread gives the place of one."""
+    to = ", ".join(f"%{n}" for n in range(count))
+    outputs = ", ".join(f'"=r"(to[{n}])' for n in range(count))
+    trans = ".trans" if turned else ""
+    return Helper(f"""
+DEVICE void tc_matrices_{count}{"_turned" if turned else ""}(unsigned *to, const void *row) {{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{to}}}, [%{count}];"
+                 : {outputs} : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+}}
+""")
 
 
 # In an order in which each stands behind those that it needs.
@@ -64,6 +104,9 @@ template <int N> DEVICE void tc_wait() {
     asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
 }
 """),
+    **{f"tc_{name}": _product(name, found) for name, found in INSTRUCTIONS.items()},
+    **{f"tc_matrices_{count}": _matrices(count, turned=False) for count in (1, 2, 4)},
+    **{f"tc_matrices_{count}_turned": _matrices(count, turned=True) for count in (1, 2, 4)},
     "tc_infinity": Helper("""
 DEVICE float tc_infinity() { return __int_as_float(0x7f800000); }
 """),

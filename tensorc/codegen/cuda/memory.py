@@ -40,7 +40,7 @@ from tensorc.ir.nodes import (
     Store,
     Var,
 )
-from tensorc.ir.walk import at, nodes, replace, replace_at, rewrite, seq
+from tensorc.ir.walk import at, nodes, replace, replace_at, rewrite, seq, substitute
 
 MOST_OWN = 8192
 """Bytes of one temporary that a thread may have for itself."""
@@ -176,7 +176,7 @@ class _Dimension:
     """One index of all accesses once the thread's term is taken off it: from `low` on, `count`
     different values. Each factor of a variable becomes another one, so that no place is empty."""
 
-    thread: Mapping[str, int]
+    thread: Mapping[Expr, int]
     low: int
     count: int
     factors: Mapping[int, int]
@@ -216,7 +216,7 @@ def _split(alloc: Alloc, loops: Loops, kernel: Kernel) -> _Move | None:
 def _dimension(accesses: Sequence[tuple[Loops, Indices]], axis: int) -> _Dimension | None:
     """What all accesses have in common in one index; None if it is no sum of a thread's term and
     something that is bounded."""
-    parts: list[tuple[Mapping[str, int], Linear, Loops]] = []
+    parts: list[tuple[Mapping[Expr, int], Linear, Loops]] = []
     low, high = 0, 0
     for loops, indices in accesses:
         found = _without_thread(loops, indices[axis])
@@ -265,19 +265,29 @@ def _compact(
     return count, factors
 
 
-def _without_thread(loops: Loops, index: Expr) -> tuple[Mapping[str, int], Linear] | None:
-    """The factors of the thread's coordinates, by axis, and the rest of an index."""
+def _without_thread(loops: Loops, index: Expr) -> tuple[Mapping[Expr, int], Linear] | None:
+    """The factors of the thread's coordinates, and of what is computed from these alone, and the
+    rest of an index."""
     threads = {loop.var.name: loop for loop in loops if axis_of(loop) in THREADS}
     form = linear(index)
-    factors: dict[str, int] = {}
+    axes: dict[str, Expr] = {name: Var(str(axis_of(loop))) for name, loop in threads.items()}
+    factors: dict[Expr, int] = {}
     for atom, factor in form.terms.items():
         if isinstance(atom, Var) and atom.name in threads:
             loop = threads[atom.name]
-            factors[str(axis_of(loop))] = factor
+            factors[axes[atom.name]] = factor
             form = form.plus(linear(arith.sub(loop.var, loop.begin)), -factor)
+        elif names_in(atom) and all(_from_zero(threads, name) for name in names_in(atom)):
+            factors[substitute(atom, axes)] = factor
+            form = form.plus(Linear({atom: 1}, 0), -factor)
         elif not names_in(atom).isdisjoint(threads) or next(nodes(atom, Load), None):
             return None
     return factors, form
+
+
+def _from_zero(threads: Mapping[str, For], name: str) -> bool:
+    """Whether a variable is a coordinate of the thread."""
+    return name in threads and arith.constant(threads[name].begin) == 0
 
 
 def _rest(dimension: _Dimension | None, loops: Loops, index: Expr) -> Expr:

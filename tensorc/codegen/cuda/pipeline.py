@@ -16,6 +16,7 @@ from tensorc.codegen.cuda.ahead import ahead, asynchronous
 from tensorc.codegen.cuda.barriers import barriers
 from tensorc.codegen.cuda.host import Launch, Part, split
 from tensorc.codegen.cuda.memory import place
+from tensorc.codegen.cuda.staging import staged
 from tensorc.codegen.cuda.unrolling import unrolled
 from tensorc.codegen.passes.accumulators import accumulators
 from tensorc.codegen.passes.reductions import reductions
@@ -93,6 +94,7 @@ def _kernel(part: Part, target: Target) -> Kernel:
 
     current = after("across", across(part.func))
     current = after("reductions", reductions(current, by_threads(current)))
+    current = after("staging", staged(current, target))
     placed = place(Part(current, part.host))
     current = after("memory", placed.func)
     early = ahead(current, target)
@@ -100,8 +102,7 @@ def _kernel(part: Part, target: Target) -> Kernel:
     current = after("unrolling", unrolled(current))
     current = after("vectors", vectors(current))
     current = after("accumulators", accumulators(current))
-    if early:
-        current = after("copies", asynchronous(current, early))
+    current = after("copies", asynchronous(current, early))
     text = source.emit(current, placed.own)
     return Kernel(tuple(stages), placed.own, placed.device, _grid(part.func), text)
 

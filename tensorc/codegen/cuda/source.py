@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from tensorc.analysis.bound import SHARED_ALIGNMENT, bytes_of
 from tensorc.analysis.region import loop_ranges
+from tensorc.analysis.tensor_cores import Product, instruction_of, product_of
 from tensorc.codegen.cuda import helpers
 from tensorc.codegen.cuda.expressions import STORED, Scope, own_access
 from tensorc.codegen.cuda.names import kernel_name
 from tensorc.codegen.cuda.statements import Writer, execute
 from tensorc.codegen.passes.trees import sizes_of
 from tensorc.dtype import DType
-from tensorc.ir.grid import THREADS, kernels
+from tensorc.errors import CompileError
+from tensorc.ir.grid import THREADS, kernels, loops_of
 from tensorc.ir.interval import Interval, contains, interval
 from tensorc.ir.nodes import (
     Alloc,
@@ -88,6 +90,7 @@ def emit(func: Func, own: Mapping[str, int]) -> Text:
     ranges: dict[str, Interval] = dict.fromkeys(sizes_of(func), (0, None))
     index = "int" if _narrow(func, own) else "long long"
     writer = Writer(Scope({}, index, own, ranges), taken, dict(zip(THREADS, block, strict=True)))
+    writer.products = _products(func)
     used = _used(func)
     signature = [_declared(writer, name, what, func) for name, what in used.items()]
     shared = _shared(writer, func)
@@ -99,6 +102,19 @@ def emit(func: Func, own: Mapping[str, int]) -> Text:
     parameters = tuple(_parameter(writer, name, what) for name, what in used.items())
     helped = frozenset(writer.scope.helpers)
     return Text(entry, body, helped, parameters, block, shared.total, shared.dynamic)
+
+
+def _products(func: Func) -> dict[str, Product]:
+    """The nests that instructions compute, by their outermost loops."""
+    found: dict[str, Product] = {}
+    for path, loop in (x for kernel in kernels(func) for x in loops_of(func, kernel.path)):
+        name = instruction_of(loop)
+        if name is not None:
+            product = product_of(func, path, name)
+            if isinstance(product, str):
+                raise CompileError(f"{name} cannot compute `{loop.var.name}`: {product}")
+            found[loop.var.name] = product
+    return found
 
 
 def module_text(kernels_: Iterable[Text]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tensorc.analysis.tensor_cores import Product, instruction_of
 from tensorc.codegen.cname import c_name
 from tensorc.codegen.cuda.ahead import together
 from tensorc.codegen.cuda.expressions import (
@@ -19,6 +20,7 @@ from tensorc.codegen.cuda.expressions import (
     write,
 )
 from tensorc.codegen.cuda.shuffles import combine
+from tensorc.codegen.cuda.tensor_cores import compute
 from tensorc.codegen.passes.trees import find, lanes_here
 from tensorc.dtype import DType
 from tensorc.errors import CompileError
@@ -63,6 +65,7 @@ class Writer:
         block: threads of a block along each axis.
         aligned: buffers that have to lie at a multiple of so many bytes.
         inside: whether this is within a phase.
+        products: the nests that an instruction computes, by their outermost loop.
         settled: the axes on which it is settled which threads come here: those of the loops
             around, and those that are left to the first thread.
     """
@@ -73,6 +76,7 @@ class Writer:
     lines: list[str] = field(default_factory=list)
     indent: int = 1
     aligned: dict[str, int] = field(default_factory=dict)
+    products: Mapping[str, Product] = field(default_factory=dict)
     inside: bool = False
     settled: frozenset[str] = frozenset()
 
@@ -167,6 +171,9 @@ def _divided(stmt: Stmt) -> bool:
 
 def _loop(w: Writer, loop: For) -> None:
     axis = axis_of(loop)
+    if loop.var.name in w.products:
+        compute(w, w.products[loop.var.name], str(instruction_of(loop)))
+        return
     if axis in THREADS or axis in BLOCKS:
         _bound(w, loop, str(axis))
         return

@@ -15,6 +15,7 @@ from tensorc.schedule.primitives.reorder import Reorder
 from tensorc.schedule.primitives.rfactor import Rfactor
 from tensorc.schedule.primitives.set_scope import SetScope
 from tensorc.schedule.primitives.split import Split
+from tensorc.schedule.primitives.tensorize import Tensorize
 from tensorc.schedule.primitives.transform_layout import TransformLayout
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Rfactor",
     "SetScope",
     "Split",
+    "Tensorize",
     "TransformLayout",
     "Unroll",
     "Vectorize",

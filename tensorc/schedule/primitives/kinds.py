@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tensorc.analysis.legality import concurrent, lockstep
+from tensorc.analysis.tensor_cores import NOTE
 from tensorc.analysis.violation import Mark, Violation, malformed
 from tensorc.ir.grid import BIND
 from tensorc.ir.nodes import For, Load, LoopKind
@@ -213,8 +214,8 @@ class Annotate(Step):
         if not str(self.key).isidentifier():
             reason = f"the key {self.key!r} is not an identifier"
             yield malformed("ARG001", f"cannot annotate `{self.loop}`: {reason}")
-        if self.key == BIND:
-            reason = "the key 'bind' is written by the primitive bind"
+        if self.key in (BIND, NOTE):
+            reason = f"the key {self.key!r} is written by the primitive {self.key}"
             yield malformed("ARG001", f"cannot annotate `{self.loop}`: {reason}")
         if type(self.value) not in (int, str):
             reason = f"the value {self.value!r} is neither integer nor text"

@@ -83,11 +83,23 @@ def test_sizes_of_copies(dtype: str, lanes: int, size: int) -> None:
     assert f"tc_copy<{size}>" in module.source() if size else "tc_copy" not in module.source()
 
 
-def test_an_older_device_copies_through_registers() -> None:
-    s = ahead(target="cuda:sm_75")
+@pytest.mark.parametrize(("target", "dtype"), [("cuda:sm_75", "f32"), ("cuda:sm_90", "i8")])
+def test_other_copies_go_through_registers(target: str, dtype: str) -> None:
+    """What has no asynchronous copies, or copies two bytes: it loads first, and stores at last."""
+    s = ahead(3, dtype=dtype, target=target)
     module = check(s)
     assert "cp.async" not in module.ptx()
     assert next(nodes(kernel(s).func, AsyncCopy), None) is None
+    loop = module.source().partition("for (int k = 0")[2]
+    assert loop.count("__syncthreads();") == 1
+    loaded, used, stored = (loop.index(x) for x in ("A_pack_held[d", "B[b * 32 + z] =", "&A_pack["))
+    assert loaded < used < stored
+
+
+def test_copies_that_are_used_at_once_stay_as_they_are() -> None:
+    s = ahead(target="cuda:sm_75")
+    s.undo()
+    assert "held" not in check(s).source()
 
 
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"])
