@@ -13,6 +13,7 @@ from tensorc.space.templates.common import (
     PARALLEL_WORK,
     keyed,
     nearest,
+    tile_options,
     vector_widths,
     work_of,
 )
@@ -79,7 +80,8 @@ def _chunks(
     first = stage.reduction[0]
     grain = CHUNK_GRAIN if first.name == row.axis else 1
     most = min(first.extent // grain, 16 * cores)
-    options = [1, *sorted({n for n in (*LADDER, cores, 4 * cores, most) if 1 < n <= most})]
+    sizes = {*tile_options(most, most), *LADDER, cores, 4 * cores}
+    options = [1, *sorted(n for n in sizes if 1 < n <= most)]
     wanted = 4 * cores if alone and cores > 1 and work_of([stage]) >= PARALLEL_WORK else 1
     count = yield Choice(
         "chunks", stage.name, tuple(options), nearest(options, wanted), ("chunks", first.extent)
