@@ -25,6 +25,7 @@ from tensorc.runtime.measure.record import Outcome
 from tensorc.schedule.schedule import Schedule
 from tensorc.search.plot import check, plot
 from tensorc.search.together import Found, Part, Together, tune_together
+from tensorc.search.tune import maker
 from tensorc.search.tuner import MakeTuner
 from tensorc.target import Target
 from tensorc.tasks import task_set
@@ -206,6 +207,8 @@ def tune_subject(text: str, settings: Settings) -> Report:
     Raises:
         ArgumentError, TargetError, RecordsError, MeasureError: as `tensorc.tune`.
     """
+    # What is wrong with these is said before a network is read.
+    maker(settings.tuner)
     if settings.plot is not None:
         check(settings.plot)
     target = Target.parse(settings.target)
