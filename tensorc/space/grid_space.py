@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from tensorc.schedule.facts import Facts, StageFacts
 from tensorc.space.choice import Choice, Template, Value
@@ -19,6 +20,8 @@ from tensorc.space.grid_tiles import tile_axes, tile_nest
 from tensorc.space.templates.common import keyed
 from tensorc.space.templates.rowwise import inlined_once
 
+FEW_STEPS = 32
+"""A reduction of fewer steps than a warp has lanes is not worth combining."""
 FEW_RESULTS = 4096
 """With fewer results than this, a thread for each leaves most of a device idle."""
 
@@ -84,11 +87,10 @@ def _wanted(stage: StageFacts, options: Sequence[str]) -> str:
         return options[-1]
     if "row" not in options:
         return options[0]
-    results = 1
-    for axis in stage.spatial:
-        results *= axis.extent
+    results = prod(axis.extent for axis in stage.spatial)
+    steps = prod(axis.extent for axis in stage.reduction)
     along = any(operand.strides[-1] == 1 for operand in stage.operands)
-    return "row" if along or results < FEW_RESULTS else "thread"
+    return "row" if steps >= FEW_STEPS and (along or results < FEW_RESULTS) else "thread"
 
 
 def _rows(facts: Facts, stage: StageFacts) -> int | None:

@@ -230,6 +230,8 @@ class _Tiling:
             factors += [tile.fetched] if tile.fetched > 1 else []
         elif along[0] == 1:
             self._turned(copy, nest, [sizes[n] for n in used])
+            together = tile.fetched > 1 and sizes[used[0]] % tile.fetched == 0
+            factors += [tile.fetched] if together else []
         fused = plan.fuse(*nest) if len(nest) > 1 else nest[0]
         _, y, x, *lane = plan.split(fused, *factors)
         plan.bind(y, "threadIdx.y")
@@ -239,7 +241,7 @@ class _Tiling:
 
     def _turned(self, copy: str, nest: list[str], sizes: list[int]) -> None:
         """Threads beside each other read neighbours, and store them rows apart: a row is longer by
-        a few elements, so that these lie in different banks."""
+        a few elements, so that these lie in different banks, those of one thread too."""
         nest.append(nest.pop(0))
         self.plan.reorder(*nest)
         row: Expr = index(0)
