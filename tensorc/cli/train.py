@@ -41,6 +41,11 @@ def train(
     heads: Annotated[int | None, typer.Option(min=1, help="of a layer; default: 4")] = None,
     width: Annotated[int | None, typer.Option(min=1, help="channels; default: 256")] = None,
     dropout: Annotated[float | None, typer.Option(help="share; default: 0")] = None,
+    blind: Annotated[bool, typer.Option("--blind", help="without contexts")] = False,
+    told: Annotated[
+        float, typer.Option(help="the share of answers that begin with their quality")
+    ] = 0.5,
+    slow: Annotated[float, typer.Option(help="the weight of the value head's loss")] = 0.25,
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
@@ -49,12 +54,14 @@ def train(
     Started again with the same arguments, it goes on where it was stopped.
     """
     from tensorc.cli.training import Wanted, train_model
+    from tensorc.tlm.vocabulary import vocabulary
 
     wanted = Wanted(
         tuple(data), out, start, tuple(development or ()),
         {"steps": steps, "lessons": lessons, "answers": answers, "rate": rate, "every": every,
-         "seed": seed},
-        {"layers": layers, "heads": heads, "width": width, "dropout": dropout}, device,
+         "seed": seed, "told": told, "slow": slow},
+        {"layers": layers, "heads": heads, "width": width, "dropout": dropout,
+         "blind": vocabulary().contexts if blind else None}, device,
     )  # fmt: skip
     with refusals(as_json):
         found = train_model(wanted, _say)

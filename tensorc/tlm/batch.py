@@ -31,6 +31,8 @@ EMPHASIS = 2.0
 """Decisions weigh by this power of the throughput of their program by that of the best."""
 FLOOR = 0.05
 """So likely the slowest are drawn, by the best."""
+TOLD = 0.5
+"""The share of answers that begin with their quality."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +82,18 @@ class Part:
     quality: int | None
 
 
-def drawn(lesson: Lesson, count: int, source: np.random.Generator) -> list[Part]:
-    """Answers of a lesson for a batch: at most `count`, fast ones rather than slow ones."""
+def drawn(
+    lesson: Lesson, count: int, source: np.random.Generator, told: float = TOLD
+) -> list[Part]:
+    """Answers of a lesson for a batch: at most `count`, fast ones rather than slow ones; a share of
+    them begins with their quality."""
     weights = lesson.throughput.astype(np.float64) ** EMPHASIS + FLOOR
     size = min(count, len(weights))
     chosen = source.choice(len(weights), size, replace=False, p=weights / weights.sum())
-    known = source.random(size) < 0.5
+    known = source.random(size) < told
     return [
-        Part(int(n), quality(float(lesson.throughput[n])) if told else None)
-        for n, told in zip(chosen, known, strict=True)
+        Part(int(n), quality(float(lesson.throughput[n])) if tells else None)
+        for n, tells in zip(chosen, known, strict=True)
     ]
 
 

@@ -62,12 +62,25 @@ class Writer:
             reason = f"it has {model.shape.pieces} pieces and the vocabulary {len(self.words)}"
             raise ArgumentError("model", reason)
 
-    def best(self, space: Space, prompt: Prompt, count: int = COUNT, seed: int = 0) -> Written:
-        """Of `count` different sentences, of which the first takes the likeliest option each time,
-        the one that the value head expects to be fastest. One generation: nothing is measured."""
+    def best(
+        self,
+        space: Space,
+        prompt: Prompt,
+        count: int = COUNT,
+        seed: int = 0,
+        *,
+        quality: int | None = BEST,
+    ) -> Written:
+        """Of `count` sentences, of which the first takes the likeliest option each time, the one
+        that the value head expects to be fastest. One generation: nothing is measured.
+
+        Raises:
+            ArgumentError, LengthError, VocabularyError: as `write`.
+        """
+        found = self.write(space, prompt, count, seed, quality=quality)
         if count == 1:
-            return self.write(space, prompt)[0]
-        found = self.rated(space, prompt, self.write(space, prompt, count, seed))
+            return found[0]
+        found = self.rated(space, prompt, found)
         return min(found, key=lambda one: one.slowness)
 
     def write(

@@ -33,9 +33,10 @@ class Shape:
         layers, heads, width: of the transformer; a head has `width / heads` channels.
         prompt, answer: the tokens that there are positions for.
         dropout: while it is trained.
+        blind: pieces from this number on are not read, 0 for none: to see what some are worth.
 
     Raises:
-        ArgumentError: a size is less than 1, or the heads do not divide the width.
+        ArgumentError: a size is out of its range, or the heads do not divide the width.
     """
 
     pieces: int
@@ -45,6 +46,7 @@ class Shape:
     prompt: int = 288
     answer: int = 64
     dropout: float = 0.0
+    blind: int = 0
 
     def __post_init__(self) -> None:
         for name in ("pieces", "layers", "heads", "width", "prompt", "answer"):
@@ -52,6 +54,8 @@ class Shape:
                 raise ArgumentError(name, f"got {getattr(self, name)!r:.80}; needed at least 1")
         if self.width % self.heads:
             raise ArgumentError("heads", f"{self.heads} do not divide the width {self.width}")
+        if type(self.blind) is not int or self.blind < 0:
+            raise ArgumentError("blind", f"got {self.blind!r:.80}; needed at least 0")
         if not 0.0 <= self.dropout < 1.0:
             raise ArgumentError("dropout", f"got {self.dropout!r:.80}; needed from 0 up to 1")
 
@@ -158,6 +162,7 @@ class Model(nn.Module):  # type: ignore[misc]
             cache: what was read before; it takes in what is read now.
         """
         rows, count, _ = tokens.shape
+        tokens = self._seen(tokens)
         x = functional.embedding_bag(
             tokens.flatten(0, 1), self.pieces.weight, mode="sum", padding_idx=0
         )
@@ -177,8 +182,14 @@ class Model(nn.Module):  # type: ignore[misc]
             options: the numbers of the options' pieces, (N, O, W).
         """
         scores = functional.linear(hidden, self.pieces.weight)
-        found = scores.gather(1, options.flatten(1)).view(options.shape).sum(-1)
+        seen = self._seen(options)
+        found = scores.gather(1, seen.flatten(1)).view(options.shape).sum(-1)
         return found.masked_fill(options[..., 0] == 0, -math.inf)
+
+    def _seen(self, tokens: Tensor) -> Tensor:
+        """Tokens without the pieces that are not read."""
+        blind = self.shape.blind
+        return tokens.masked_fill(tokens >= blind, 0) if blind else tokens
 
     def slow(self, hidden: Tensor) -> Tensor:
         """log2 of the time by that of the best program of the task, (N,), expected at the last

@@ -28,7 +28,7 @@ from torch import Tensor
 import tensorc
 from tensorc.errors import ArgumentError
 from tensorc.tlm import weights as stored
-from tensorc.tlm.batch import Batch, batch, drawn
+from tensorc.tlm.batch import TOLD, Batch, batch, drawn
 from tensorc.tlm.failures import DataError
 from tensorc.tlm.lessons import Lesson
 from tensorc.tlm.loss import decision_loss, slow_loss
@@ -51,6 +51,7 @@ class Settings:
         decay: of weights, but not of biases and norms.
         clip: the norm that gradients have at most.
         slow: the weight of the value head's loss.
+        told: the share of answers that begin with their quality.
         seed: of all random numbers.
         every: so many steps lie between two states on disk, and two looks at the development set.
 
@@ -66,6 +67,7 @@ class Settings:
     decay: float = 0.1
     clip: float = 1.0
     slow: float = 0.25
+    told: float = TOLD
     seed: int = 0
     every: int = 200
 
@@ -76,6 +78,8 @@ class Settings:
         for name in ("rate", "clip"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ArgumentError(name, f"got {getattr(self, name)!r:.80}; needed more than 0")
+        if not 0.0 <= self.told <= 1.0:
+            raise ArgumentError("told", f"got {self.told!r:.80}; needed from 0 to 1")
         for name in ("warmup", "decay", "slow", "seed"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ArgumentError(name, f"got {getattr(self, name)!r:.80}; needed from 0 on")
@@ -209,7 +213,7 @@ class Training:
         for number in range(step * own.lessons, (step + 1) * own.lessons):
             turn, place = divmod(number, len(self.lessons))
             lesson = self.lessons[_order(own.seed, turn, len(self.lessons))[place]]
-            chosen.append((lesson, drawn(lesson, own.answers, source)))
+            chosen.append((lesson, drawn(lesson, own.answers, source, own.told)))
         return batch(self.model.shape, chosen)
 
     def checked(self) -> tuple[float, float]:

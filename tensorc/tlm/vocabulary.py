@@ -37,6 +37,11 @@ class Vocabulary:
         text = "\n".join((str(VERSION), *self.pieces))
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @property
+    def contexts(self) -> int:
+        """The number of the first piece of contexts, which are the last ones."""
+        return len(self) - sum(FIELDS.values())
+
     def numbers(self, token: Token) -> tuple[int, ...]:
         """The numbers of a token's pieces. Raises VocabularyError for a piece that there is not."""
         try:

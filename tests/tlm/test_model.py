@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,22 @@ def test_a_token_is_a_set_of_pieces() -> None:
     torch.testing.assert_close(model(found, places, causal(4)), model(filled, places, causal(4)))
 
 
+def test_what_is_blind_reads_nothing_of_some_pieces() -> None:
+    torch.manual_seed(0)
+    shape = replace(SMALL, blind=12)
+    model, found = Model(shape).double().eval(), tokens(3, 1, 4, 3)
+    options = tokens(4, 4, 5, 2).clamp(min=1)
+    options[..., 0] = options[..., 0].clamp(max=11)
+    places = torch.arange(4)
+    hidden = model(found, places, causal(4))
+    seen = found * (found < 12)
+    torch.testing.assert_close(hidden, model(seen, places, causal(4)))
+    torch.testing.assert_close(
+        model.logits(hidden[0], options), model.logits(hidden[0], options * (options < 12))
+    )
+    assert not torch.equal(found, seen)
+
+
 # Losses and gradients -----------------------------------------------------------------------------
 
 
@@ -222,7 +239,14 @@ def test_a_fresh_network_knows_nothing() -> None:
 
 def test_sizes() -> None:
     assert 3_000_000 < Model(Shape(1100)).parameters_count < 4_000_000
-    for wrong in ({"layers": 0}, {"heads": 3}, {"width": 2.0}, {"dropout": 1.0}, {"pieces": -1}):
+    for wrong in (
+        {"layers": 0},
+        {"heads": 3},
+        {"width": 2.0},
+        {"dropout": 1.0},
+        {"pieces": -1},
+        {"blind": -1},
+    ):
         with pytest.raises(ArgumentError, match=next(iter(wrong))):
             Shape(**{"pieces": 5, **wrong})
 

@@ -187,6 +187,7 @@ def test_fast_programs_are_drawn_more_often() -> None:
     assert counts[lesson.throughput.argmax()] > 2 * counts[lesson.throughput.argmin()]
     told = sum(part.quality is not None for part in found)
     assert 0.4 < told / len(found) < 0.6
+    assert all(part.quality is None for part in drawn(lesson, 9, source, told=0.0))
     assert len({part.number for part in drawn(lesson, 99, source)}) == len(lesson.answers)
 
 
@@ -361,6 +362,7 @@ def test_settings() -> None:
         ("lessons", 1.5),
         ("rate", 0.0),
         ("decay", -1),
+        ("told", 2.0),
         ("clip", math.nan),
     ):
         with pytest.raises(ArgumentError, match=name):

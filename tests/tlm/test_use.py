@@ -35,6 +35,7 @@ from tensorc.tlm.failures import LengthError, WeightsError
 from tensorc.tlm.model import Model
 from tensorc.tlm.sentence import prompt
 from tensorc.tlm.tuner import TlmTuner, tuner_of
+from tensorc.tlm.vocabulary import vocabulary
 from tests.search.fake import FakeMeasurer
 from tests.tlm.made import TARGET, made, product, records, several, small, total
 
@@ -292,6 +293,10 @@ def test_training_from_the_command_line(tmp_path: Path, data: Path) -> None:
     assert "step" not in again.stderr
     further = run("train", data, "--out", tmp_path / "more", "--start", found["weights"], *SHORT)
     assert further.exit_code == 0, further.output
+    blind = run("train", data, "--out", tmp_path / "b", *SIZES, *SHORT, "--blind", "--told", 0)
+    assert blind.exit_code == 0, blind.output
+    shape = weights.load(tmp_path / "b" / "weights.safetensors").model.shape
+    assert vocabulary().token([shape.blind]) == ("l1 is 0",)
     result = run("evaluate", found["weights"], data, "--split", "training", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["lessons"] == 4
