@@ -21,11 +21,11 @@ class Tensorize(Step):
 
     The instructions are mma_m16n8k16_f16, mma_m16n8k16_bf16, mma_m16n8k8_f16, mma_m16n8k8_bf16,
     mma_m16n8k8_tf32, mma_m16n8k32_i8, mma_m16n8k16_i8, mma_m16n8k32_u8 and mma_m16n8k16_u8:
-    products of matrices with 16 rows, 8 columns and the depth behind the k, summed in f32 or i32. A
-    warp computes one of them together: 8 groups of 4 threads, along y and x of the block. Each thread
-    sums 2 rows and 2 columns in its registers, so the nest stays as it is, and so does its meaning;
-    only sums of floats may be taken in another order, and tf32 reads its operands with 10 bits of
-    mantissa.
+    products of matrices with 16 rows, 8 columns and the depth behind the k, summed in f32 or i32.
+    A warp computes one of them together: 8 groups of 4 threads, along y and x of the block. Each
+    thread sums 2 rows and 2 columns in its registers, so the nest stays as it is, and so does its
+    meaning; only sums of floats may be taken in another order, and tf32 reads its operands with 10
+    bits of mantissa.
 
     Loops of the nest around these three are tiles: what an operand reads in them is loaded once for
     all tiles that share it, from shared memory by ldmatrix where the layout allows.
