@@ -169,8 +169,14 @@ def kill(path: Path, count: int, seed: int) -> Kills:
             elif kind == "collector":
                 acknowledged |= _Running("collecting", folder).killed_at(draw.random() * LATEST)
             elif kind != "search":
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(running.pids[kind == "runner"], signal.SIGKILL)
+                pid = running.pids[kind == "runner"]
+                # One that was killed and is not started again yet has no number, and the number
+                # 0 would be this process and all that it has started.
+                if pid and _is_ours(pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                else:
+                    kills -= 1
         acknowledged |= running.kill()
     found = read_records(path)
     seeds, torn = collected(folder)
