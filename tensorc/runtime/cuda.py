@@ -37,8 +37,8 @@ from tensorc.runtime.array import View
 from tensorc.runtime.cache import CacheKey, CompileCache
 from tensorc.runtime.device import MAX_GRID, Argument, Device, DeviceFunction, DeviceMemory
 from tensorc.runtime.entry import Call, make_entry
-from tensorc.runtime.module import Module, Workspaces
-from tensorc.runtime.packing import Packed
+from tensorc.runtime.module import Module, Workspaces, packer
+from tensorc.runtime.packing import Packed, packing
 from tensorc.target import Target
 
 __all__ = ["CudaModule", "device_named"]
@@ -94,9 +94,10 @@ class CudaModule(Module):
             raise ArgumentError("checks", "code for a cuda device has none; emulate it instead")
         verify(func)
         self.func, self.target, self._options = func, target, options
-        self._packed: dict[str, Packed] = {}
-        if packs:
-            raise ArgumentError("packs", "a layout that was changed is not packed on a device yet")
+        host = Target.parse("cpu") if packs else target
+        self._packed = {
+            name: Packed([packer(f, host) for n, f in packs if n == name]) for name in dict(packs)
+        }
         self.program = lower_cuda(func, target, options)
         self._wanted = device
         self._entry = make_entry(self.signature)
@@ -126,11 +127,19 @@ class CudaModule(Module):
             LimitError: a grid would be larger than the device allows.
         """
         if self.device.name != "emulated":
+            if self._packed:
+                reason = (
+                    f"the layout of {', '.join(self._packed)} was changed; constants are packed"
+                )
+                raise ArgumentError("device", f"{reason} where the CPU reads them: on 'emulated'")
             arguments = tuple(map(_on_device, arguments))
         self._call(*arguments)
 
     def _first_call(self, *arguments: object) -> None:
-        self._call = self._entry.bind(self._run, self._failure, _nothing, Workspaces(False))
+        call = self._entry.bind(self._run, self._failure, _nothing, Workspaces(False))
+        names = [param.name for param in self.signature.params]
+        places = {names.index(name): packed for name, packed in self._packed.items()}
+        self._call = packing(call, places) if places else call
         self._call(*arguments)
 
     def _failure(self, code: int) -> TensorcError:

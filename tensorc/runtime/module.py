@@ -132,7 +132,7 @@ class Module:
     ):
         self.func, self.target, self._options = func, target, options
         self._packed = {
-            name: Packed([_packer(f, target) for n, f in packs if n == name])
+            name: Packed([packer(f, target) for n, f in packs if n == name])
             for name in dict(packs)
         }
         self._code = compiled(func, target, options)
@@ -372,7 +372,7 @@ class Module:
         return aot.write(place, self._header(names), kernel, self.signature, names)
 
 
-def _packer(func: Func, target: Target) -> Callable[[object], Any]:
+def packer(func: Func, target: Target) -> Callable[[object], Any]:
     """What packs a constant for a kernel: the result is an argument of it."""
     module = Module(func, target, Options())
     (dtype,) = (p.value.dtype for p in module.signature.params if p.mode == "out")

@@ -12,7 +12,7 @@ import pytest
 import tensorc as tc
 from tensorc.codegen.cubin import parameters
 from tensorc.emulator.device import EmulatedDevice
-from tensorc.errors import CompileError
+from tensorc.errors import ArgumentError, CompileError
 from tensorc.runtime.device import DeviceError
 from tests.codegen.cuda.checking import schedule
 
@@ -123,3 +123,27 @@ def test_arrays_of_a_gpu() -> None:
         module(a, 3.0, 40, np.float16(0), True, b)
     with pytest.raises(tc.ArgumentError, match="its dtype is float64, needed f32"):
         module(OnGpu(a.astype("f8")), 3.0, 40, np.float16(0), True, OnGpu(b))
+
+
+def test_constants_in_another_layout() -> None:
+    """The emulated device reads what the CPU has packed; a GPU cannot."""
+    a = tc.placeholder((8, 16), "f32", name="A")
+    w = tc.placeholder((16, 40), "f32", name="W", mode="const")
+    k = tc.reduce_axis(16, name="k")
+    c = tc.compute((8, 40), lambda i, j: tc.sum(a[i, k] * w[k, j], axis=k), name="C")
+    s = tc.Schedule(tc.func_of([a, w], [c], name="mm"), "cuda:sm_90")
+    s.transform_layout("W", lambda k, j: (j // 16, k, j % 16))
+    s.bind("i", "blockIdx.x")
+    module = tc.build(s, device="emulated")
+    draw = np.random.default_rng(0)
+    left, right = draw.random((8, 16), dtype="f4"), draw.random((16, 40), dtype="f4")
+    found = np.empty((8, 40), np.float32)
+    for _ in range(2):
+        module(left, right, found)
+        np.testing.assert_allclose(found, left @ right, rtol=1e-5)
+
+    class Elsewhere(EmulatedDevice):
+        name = "elsewhere"
+
+    with pytest.raises(ArgumentError, match="packed where the CPU reads"):
+        tc.build(s, device=Elsewhere())(left, right, found)
