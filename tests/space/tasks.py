@@ -64,6 +64,19 @@ def matmul(rows: int, columns: int, depth: int) -> Func:
     return tc.func_of([a, b], [c], name="matmul")
 
 
+def around(rows: int, columns: int, depth: int) -> Func:
+    """A product of what is padded before, with a ReLU behind it."""
+    a = tc.placeholder((rows, depth - 1), "f32", name="A")
+    b = tc.placeholder((depth, columns), "f32", name="B")
+    padded = tc.compute((rows, depth), lambda i, k: tc.select(k >= 1, a[i, k - 1], 0.0), name="P")
+    k = tc.reduce_axis(depth, name="k")
+    sums = tc.compute(
+        (rows, columns), lambda i, j: tc.sum(padded[i, k] * b[k, j], axis=k), name="C"
+    )
+    out = tc.compute((rows, columns), lambda i, j: tc.maximum(sums[i, j], 0.0), name="E")
+    return tc.func_of([a, b], [out], name="around")
+
+
 def pointwise(rows: int, columns: int) -> Func:
     a, b = (tc.placeholder((rows, columns), "f32", name=n) for n in "AB")
     t = tc.compute((rows, columns), lambda i, j: tc.tanh(a[i, j]), name="T")
@@ -338,6 +351,8 @@ TASKS: dict[str, Callable[[], Func]] = {
     "matmul": lambda: matmul(13, 19, 11),
     "matmul_one_row": lambda: matmul(1, 33, 8),
     "matmul_one_column": lambda: matmul(9, 1, 8),
+    "around": lambda: around(10, 20, 27),
+    "around_one_row": lambda: around(1, 8, 8),
     "pointwise": lambda: pointwise(8, 33),
     "softmax": lambda: softmax(6, 37),
     "softmax_short": lambda: softmax(3, 5),

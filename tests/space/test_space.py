@@ -32,7 +32,10 @@ from tests.space.tasks import TASKS, matmul
 
 TARGETS = ("cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4")
 # Enumerated one by one.
-SMALL = ("matmul_one_row", "softmax_short", "row_sum", "column_sum", "whole_sum_in_chunks")
+SMALL = (
+    "around_one_row", "matmul_one_row", "softmax_short", "row_sum", "column_sum",
+    "whole_sum_in_chunks",
+)  # fmt: skip
 
 
 @cache
@@ -219,6 +222,14 @@ def test_uniform_draws_are_uniform_and_walks_are_not() -> None:
     found = [walked[v] for v in every]
     assert abs(chi_square(found, chances)) < 4
     assert chi_square(found, uniform) > 20
+
+
+@pytest.mark.parametrize("name", ["row_sum", "whole_sum_in_chunks"])
+def test_uniform_draws_of_a_template_are_uniform(name: str) -> None:
+    space = space_of(name)
+    drawn = Counter(s.values for s in space.sample(name, 10 * space.count, uniform=True))
+    every = [sentence.values for sentence in space.enumerate()]
+    assert abs(chi_square([drawn[v] for v in every], [10.0] * len(every))) < 4
 
 
 def test_many_generators_run_in_lockstep() -> None:
