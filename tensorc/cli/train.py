@@ -11,7 +11,7 @@ import typer
 from tensorc.cli.app import AsJson, app
 from tensorc.cli.refusals import emit, refusals
 
-__all__ = ["app", "evaluate", "evolve", "train"]
+__all__ = ["app", "evaluate", "evolve", "pack", "train"]
 
 if TYPE_CHECKING:
     from tensorc.tlm.train import Progress
@@ -78,6 +78,23 @@ def _say(progress: Progress) -> None:
         f"{progress.slow:.3f}, {speed:.0f} tokens/s{checked}",
         err=True,
     )
+
+
+@app.command("lessons")
+def pack(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="the file, .lessons; replaced as a whole")],
+    split: Annotated[
+        str, typer.Option(help="training, development, test or all: tasks of the set")
+    ] = "training",
+    as_json: AsJson = False,
+) -> None:
+    """Read records and evolved sentences once, for trainings that begin at once."""
+    from tensorc.cli.training import pack_lessons
+
+    with refusals(as_json):
+        count = pack_lessons(data, out, split)
+    emit({"lessons": count}) if as_json else typer.echo(f"{out}: {count} lessons")
 
 
 @app.command()

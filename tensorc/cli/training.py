@@ -117,17 +117,37 @@ def evaluate_model(path: Path, data: Sequence[Path], split: str) -> Evaluation:
         ArgumentError: there is no such part, no lesson in the data, or a library is missing.
         DataError, WeightsError, RecordsError: a file cannot be used.
     """
-    if split not in (*SPLITS, ALL):
-        raise ArgumentError("split", f"legal here: {', '.join(SPLITS)}, {ALL}; got {split!r:.80}")
+    part = _part(split)
     library("torch", "evaluate")
     from tensorc.tlm import evaluate, weights
 
     model = weights.load(path).model
-    part: Split | None = next((one for one in SPLITS if one == split), None)
     found = [lesson for file in data for lesson in lessons_of(file, part)]
     if not found:
         raise ArgumentError("data", f"there are no lessons of the split {split!r} in it")
     return evaluate.evaluate(model, found)
+
+
+def pack_lessons(data: Sequence[Path], out: Path, split: str) -> int:
+    """Write the lessons of data as one file; how many there are.
+
+    Raises:
+        ArgumentError: there is no such part, the file is called otherwise, or a library is missing.
+        DataError, RecordsError: a file cannot be used.
+    """
+    part = _part(split)
+    if out.suffix != packed.SUFFIX:
+        raise ArgumentError("out", f"{out} does not end in {packed.SUFFIX}")
+    found = [lesson for file in data for lesson in lessons_of(file, part)]
+    packed.save(found, out, ", ".join(map(str, data)))
+    return len(found)
+
+
+def _part(split: str) -> Split | None:
+    """The part of the task set of this name; None for all."""
+    if split not in (*SPLITS, ALL):
+        raise ArgumentError("split", f"legal here: {', '.join(SPLITS)}, {ALL}; got {split!r:.80}")
+    return next((one for one in SPLITS if one == split), None)
 
 
 def evolve_sentences(

@@ -297,6 +297,13 @@ def test_training_from_the_command_line(tmp_path: Path, data: Path) -> None:
     assert blind.exit_code == 0, blind.output
     shape = weights.load(tmp_path / "b" / "weights.safetensors").model.shape
     assert vocabulary().token([shape.blind]) == ("l1 is 0",)
+    result = run("lessons", data, "--out", tmp_path / "a.lessons", "--json")
+    assert json.loads(result.stdout) == {"lessons": 4}
+    packed = run("train", tmp_path / "a.lessons", "--out", out, *SIZES, *SHORT, "--development",
+                 data, "--json")  # fmt: skip
+    # The same data: it is the same training, which is at its end.
+    assert json.loads(packed.stdout)["data"] == found["data"]
+    assert "step" not in packed.stderr
     result = run("evaluate", found["weights"], data, "--split", "training", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["lessons"] == 4
@@ -322,9 +329,10 @@ def test_evolving_from_the_command_line(tmp_path: Path, data: Path) -> None:
         (lambda p, d: ("train", d, "--out", p / "o", "--start", d), "truncated or damaged"),
         (lambda p, d: ("evaluate", p / "none", d), "cannot be read"),
         (lambda p, d: ("evaluate", p / "none", d, "--split", "best"), "legal here: training"),
+        (lambda p, d: ("lessons", d, "--out", p / "a.json"), "does not end in .lessons"),
         (lambda p, d: ("evolve", p / "a.json", "--records", d), "does not end in .evolved.jsonl"),
     ],
-    ids=("heads", "data", "folder", "rate", "start", "weights", "split", "name"),
+    ids=("heads", "data", "folder", "rate", "start", "weights", "split", "packed", "name"),
 )
 def test_commands_refuse(
     tmp_path: Path, data: Path, arguments: Callable[[Path, Path], tuple[object, ...]], words: str
