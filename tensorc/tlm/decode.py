@@ -150,14 +150,19 @@ class Writer:
         return cache
 
     def _slowness(self, cache: Cache, answers: Sequence[tuple[Token, ...]]) -> list[float]:
-        longest = max(map(len, answers))
-        self.check(longest)
-        cache = cache.repeated(len(answers), longest)
-        rows = [self.words.rows(tokens) for tokens in answers]
-        tokens = torch.from_numpy(filled_twice(rows))
-        hidden = self.model(tokens, self.positions(longest), causal(longest, cache.length), cache)
-        ends = torch.tensor([len(row) - 1 for row in rows])
-        found: list[float] = self.model.slow(hidden[torch.arange(len(rows)), ends]).tolist()
+        """All answers in one row behind the prompt, each of which sees nothing of the others."""
+        sizes = [len(tokens) for tokens in answers]
+        self.check(max(sizes))
+        count, before = sum(sizes), cache.length
+        tokens = filled(self.words.rows([token for tokens in answers for token in tokens]))
+        owners = torch.repeat_interleave(torch.tensor(sizes))
+        same = owners[:, None] == owners[None, :]
+        mask = causal(count, before) & torch.cat([same.new_ones(count, before), same], 1)
+        positions = torch.cat([self.positions(size) for size in sizes])
+        cache = cache.repeated(1, count)
+        hidden = self.model(torch.from_numpy(tokens)[None], positions, mask, cache)
+        ends = torch.tensor(sizes).cumsum(0) - 1
+        found: list[float] = self.model.slow(hidden[0, ends]).tolist()
         return found
 
     def check(self, length: int) -> None:
