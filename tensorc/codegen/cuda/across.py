@@ -33,7 +33,7 @@ from tensorc.analysis.effects import Statement
 from tensorc.codegen.passes.copies import Names
 from tensorc.ir import arith
 from tensorc.ir.combiner import COMBINERS
-from tensorc.ir.grid import BIND, GROUP, Kernel, axis_of, extent_of, kernels
+from tensorc.ir.grid import BIND, BLOCKS, GROUP, Kernel, axis_of, extent_of, kernels
 from tensorc.ir.nodes import (
     Alloc,
     Binary,
@@ -65,8 +65,14 @@ def across(func: Func) -> Func:
         chain = _chain(found[0], start)
         if chain:
             made = _Combining(func, found[0], chain, names).phases()
-            func = replace_at(func, start, made)
+            func = replace_at(func, start, made if found[0].blocks else _one_block(made, names))
     return func
+
+
+def _one_block(body: Stmt, names: Names) -> Stmt:
+    """Phases that stand in no loop bound to blocks, as those of one block."""
+    var = Var(names.fresh("block"))
+    return For(var, arith.index(0), arith.index(1), body, "parallel", ((BIND, BLOCKS[0]),))
 
 
 def by_threads(func: Func) -> frozenset[str]:

@@ -151,3 +151,15 @@ def test_values_that_threads_load_as_one() -> None:
     s.bind(k1, "threadIdx.x")
     module = check(s)
     assert "ld.global.nc.v4" in module.ptx()
+
+
+@pytest.mark.parametrize("threads", [9, 64])
+def test_a_kernel_without_blocks(threads: int) -> None:
+    """All phases are of one kernel, whose memory they share; the host's loop is around it."""
+    s = schedule(ROWS.format(dtype="i32", op="sum", rows=3, columns=70))
+    k0, k1 = s.split("k", threads)
+    s.reorder(k1, k0)
+    s.bind(k1, "threadIdx.x")
+    module = check(s)
+    (kernel,) = module.kernels
+    assert kernel.text.block == (threads, 1, 1)
