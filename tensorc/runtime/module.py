@@ -132,8 +132,7 @@ class Module:
     ):
         self.func, self.target, self._options = func, target, options
         self._packed = {
-            name: Packed([packer(f, target) for n, f in packs if n == name])
-            for name in dict(packs)
+            name: Packed([packer(f, target) for n, f in packs if n == name]) for name in dict(packs)
         }
         self._code = compiled(func, target, options)
         self._loaded: LoadedObject | None = None
