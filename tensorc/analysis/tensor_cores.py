@@ -128,7 +128,7 @@ def product_of(func: Func, path: Path, name: str) -> Product | str:
     if any(arith.constant(x.begin) != 0 for x in (places, groups)):
         return "the loops bound to threadIdx.x and .y do not begin at 0"
     for node in around:
-        decides = (node.condition,) if isinstance(node, If) else ()
+        decides: tuple[Expr, ...] = (node.condition,) if isinstance(node, If) else ()
         decides = (node.begin, node.end) if isinstance(node, For) else decides
         if any(variables(expr) & own for expr in decides):
             return "whether all threads of a warp come to it depends on them"

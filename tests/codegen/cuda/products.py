@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc.ir.arith import add, floordiv, floormod, index
-from tensorc.ir.nodes import Expr, Var
+from tensorc.ir.arith import add, constant, floordiv, floormod, index
+from tensorc.ir.nodes import Buffer, Expr, Var
 from tensorc.ir.parse import parse
 from tensorc.schedule.schedule import Schedule
 
@@ -53,6 +53,12 @@ def program(
         kind=kind, sums=sums, m=m, n=n, k=k, a=shapes[0], b=shapes[1],
         zero=zero, left=left, right=right,
     )  # fmt: skip
+
+
+def shapes_of(s: Schedule) -> dict[str, tuple[int, ...]]:
+    """The shapes of the parameters of a program of constant sizes."""
+    buffers = (p.value for p in s.source.params if isinstance(p.value, Buffer))
+    return {b.name: tuple(constant(e) or 0 for e in b.shape) for b in buffers}
 
 
 def swizzled(columns: int, size: int) -> tuple[Expr, ...]:

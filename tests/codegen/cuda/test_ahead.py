@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def kernel(s: Schedule) -> Kernel:
     return found
 
 
-@pytest.mark.parametrize(("stages", "n"), [(2, 1), (2, 2), (2, 7), (2, "N"), (3, 7), (4, "N")])
+@pytest.mark.parametrize(("stages", "n"), [(2, 1), (2, 2), (2, "N"), (4, 7)])
 def test_every_number_of_stages(stages: int, n: int | str) -> None:
     s = ahead(stages, n)
     module = check(s, (0, 1, 5))
@@ -73,8 +74,7 @@ def test_every_number_of_stages(stages: int, n: int | str) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "lanes", "size"),
-    [("f32", 4, 16), ("f16", 2, 4), ("f16", 8, 16), ("i8", 4, 4), ("f64", 2, 16), ("f16", 1, 0),
-     ("f64", 4, 0)],
+    [("f16", 2, 4), ("f16", 4, 8), ("i8", 16, 16), ("f64", 4, 0)],
 )  # fmt: skip
 def test_sizes_of_copies(dtype: str, lanes: int, size: int) -> None:
     """4, 8 and 16 bytes are copied asynchronously, anything else as before."""
@@ -202,6 +202,6 @@ def test_what_a_copy_reads_is_overwritten_later(written: str, distance: int | No
 
 def test_a_default_device_is_told_of_the_alignment() -> None:
     """A copy of 16 bytes wants arrays that begin at a multiple of that."""
-    module = tc.build(ahead(lanes=4), device="emulated")
+    module: Any = tc.build(ahead(lanes=4), device="emulated")
     (found,) = module.kernels
     assert {p.name: p.alignment for p in found.text.parameters} == {"A": 16, "B": 4}

@@ -15,6 +15,7 @@ from tensorc.target import Target
 from tensorc.testing import machine
 from tests.codegen.cuda.checking import lowered
 from tests.codegen.cuda.golden_products import GOLDEN, Golden
+from tests.codegen.cuda.products import shapes_of
 
 ARCHITECTURES = (75, 80, 86, 90, 100, 120)
 CASES = [(n, a) for n, golden in GOLDEN.items() for a in ARCHITECTURES if a >= golden.oldest]
@@ -68,8 +69,8 @@ def test_on_the_emulator(name: str) -> None:
     module: Any = tc.build(s, device=device)
     rng = np.random.default_rng(3)
     given = {
-        p.name: random(rng, str(p.value.dtype), tuple(int(e.value) for e in p.value.shape))
-        for p in s.source.params
+        param.name: random(rng, str(param.value.dtype), shapes_of(s)[param.name])
+        for param in s.source.params
     }
     (found,) = machine.outputs(module, s.source, given).values()
     expected = given["A"].T if name == "transpose" else value(given["A"]) @ value(given["B"])
