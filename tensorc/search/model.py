@@ -1,11 +1,9 @@
 """The cost model of the evolutionary search: boosted trees on the features of sentences.
 
-As Ansor's (Zheng et al., OSDI 2020, 5.2), what is predicted is a program's throughput relative to
-the best of its task. Ansor fits it as it is, with fast programs weighing more; here the trees fit
-its logarithm, as far down as SLOWEST, which failures are given, too: most programs of a large space
-are a hundred times slower than the best, and what sets them apart is learned from small samples.
-Ansor uses XGBoost with trees of depth 10 and a learning rate of 0.2; LightGBM's trees grow by
-leaves, 31 of them here.
+As Ansor's (Zheng et al., OSDI 2020, 5.2): what is predicted is a program's throughput relative to
+the best of its task, 0 for one that failed, and fast programs weigh more. Ansor uses XGBoost with
+trees of depth 10 and a learning rate of 0.2; LightGBM's trees grow by leaves, 31 of them here.
+Fitting the logarithm instead ranks all programs as well, but the fast ones, which are chosen, worse.
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ from tensorc.errors import ArgumentError
 from tensorc.search.features import Features
 
 ROUNDS = 100
-SLOWEST = 8.0
-"""Binary orders of magnitude behind the best that are told apart."""
+LEAST_WEIGHT = 0.05
 
 PARAMETERS = {
     "objective": "regression",
@@ -88,11 +85,10 @@ class CostModel:
         if not known:
             return
         wanted = np.concatenate([group.throughput for group in known])
-        # What failed has no logarithm.
-        orders = np.log2(np.maximum(wanted, 2.0**-SLOWEST))
         data = self._library.Dataset(
             np.concatenate([group.features for group in known]),
-            label=orders,
+            label=wanted,
+            weight=np.maximum(wanted, LEAST_WEIGHT),
             params={"min_data_in_bin": 1, "verbosity": -1, "feature_pre_filter": False},
         )
         self._trees = self._library.train(PARAMETERS, data, num_boost_round=ROUNDS)
@@ -102,4 +98,4 @@ class CostModel:
         while nothing was learned."""
         if self._trees is None or not len(features):
             return np.zeros(len(features))
-        return np.exp2(np.asarray(self._trees.predict(features), np.float64))
+        return np.asarray(self._trees.predict(features), np.float64)
