@@ -3,7 +3,7 @@
 As Ansor's (Zheng et al., OSDI 2020, 5.2): what is predicted is a program's throughput relative to
 the best of its task, 0 for one that failed, and fast programs weigh more. Ansor uses XGBoost with
 trees of depth 10 and a learning rate of 0.2; LightGBM's trees grow by leaves, 31 of them here.
-Fitting the logarithm instead ranks all programs as well, but the fast ones, which are chosen, worse.
+Fitting the logarithm instead ranks all programs as well, but the fast ones worse.
 """
 
 from __future__ import annotations
