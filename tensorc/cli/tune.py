@@ -208,7 +208,8 @@ def tune_subject(text: str, settings: Settings) -> Report:
         ArgumentError, TargetError, RecordsError, MeasureError: as `tensorc.tune`.
     """
     # What is wrong with these is said before a network is read.
-    maker(settings.tuner)
+    if settings.tuner != TLM:
+        maker(settings.tuner)
     if settings.plot is not None:
         check(settings.plot)
     target = Target.parse(settings.target)

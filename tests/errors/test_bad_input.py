@@ -212,8 +212,12 @@ def test_every_error_can_be_pickled() -> None:
     from tensorc.graph.onnx_calls import DependsOnDataError
     from tensorc.graph.unsupported import UnsupportedNetworkError
     from tensorc.runtime.measure.failures import RecordsError
+    from tensorc.tlm.failures import DataError, LengthError, WeightsError
 
     network = {
+        DataError: ("a/file.jsonl", "why"),
+        LengthError: ("prompt", 300, 288),
+        WeightsError: ("a/file.safetensors", "why"),
         NvrtcError: ("NVRTC_ERROR_COMPILATION", "what it printed", ("-arch=sm_90",)),
         NvrtcMissingError: (("/a/place",),),
         EmulationError: ("what the detectors found",),

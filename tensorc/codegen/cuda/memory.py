@@ -193,7 +193,8 @@ def _split(alloc: Alloc, loops: Loops, kernel: Kernel) -> _Move | None:
         whole = arith.constant(extent)
         if dimension is not None and (whole is None or dimension.count <= whole):
             used.append(dimension)
-            shape.append(arith.index(dimension.count))
+            # Loops that never run need less than nothing.
+            shape.append(arith.index(max(dimension.count, 0)))
         elif whole is not None:
             used.append(None)
             shape.append(extent)
