@@ -323,25 +323,25 @@ def test_a_real_search_that_is_interrupted_ends_at_once_and_goes_on(
     path = tmp_path / "records.jsonl"
     command = [sys.executable, "-c", PROGRAM, "tune", f"{source}:product", "--tuner", "random",
                "--threads", "1", "--records", str(path)]  # fmt: skip
-    told = tmp_path / "told.txt"
-    with told.open("w") as errors, (tmp_path / "out.txt").open("w") as out:
-        running = subprocess.Popen(
-            [*command, "--trials", "2000"], stderr=errors, stdout=out, start_new_session=True,
-            env=os.environ | {"PYTHONFAULTHANDLER": "1"},
-        )  # fmt: skip
+    running = subprocess.Popen(
+        [*command, "--trials", "2000"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        start_new_session=True, env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+    )  # fmt: skip
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline and (not path.exists() or len(read_records(path)) < 3):
         time.sleep(0.2)
     os.kill(running.pid, signal.SIGINT)
     try:
-        running.wait(timeout=100)
-    except subprocess.TimeoutExpired:
-        # It writes down where its threads are.
+        # A process of its own that stays behind would hold the pipes open.
+        out, errors = running.communicate(timeout=100)
+    except subprocess.TimeoutExpired as late:
+        gone = running.poll() is not None
+        # One that is stuck writes down where its threads are.
         running.send_signal(signal.SIGABRT)
-        running.wait()
-    assert running.returncode == 130, told.read_text()
-    assert (tmp_path / "out.txt").read_text() == ""
-    assert "the same command goes on" in told.read_text()
+        told = [late.stderr] if gone else running.communicate(timeout=30)
+        pytest.fail(f"it is {'gone, its pipes are held' if gone else 'stuck'}: {told}")
+    assert (running.returncode, out) == (130, "")
+    assert "the same command goes on" in errors
     before = len(read_records(path))
     assert before >= 3
     done = subprocess.run(
