@@ -138,6 +138,9 @@ def loop_bounds(values: isl.Map, dims: Sequence[Expr], symbols: Mapping[str, str
     least = opened.range().dim_min(0)
     pieces: list[isl.Aff] = []
     least.foreach_piece(lambda _, aff: pieces.append(aff))
+    if len(pieces) > 1:
+        # One corner may serve all pieces, as 512 * d0 does where isl finds 0 at d0 = 0, 512 at 1.
+        pieces = [*_corners(opened.range()), *pieces]
     best: tuple[int, isl.Aff] | None = None
     for aff in pieces:
         corner = isl.Set.from_pw_aff(isl.PwAff.from_aff(aff))
@@ -152,6 +155,24 @@ def loop_bounds(values: isl.Map, dims: Sequence[Expr], symbols: Mapping[str, str
     build = isl.AstBuild.from_context(isl.Set("{ : }"))
     begin = _Reader(names).value(build.expr_from_pw_aff(isl.PwAff.from_aff(best[1])))
     return Bounds(begin, best[0])
+
+
+MOST_PIECES = 4
+"""The hull of more pieces than this is not worth its time."""
+
+
+def _corners(values: isl.Set) -> list[isl.Aff]:
+    """Lower bounds of { [v] } that hold in all of its pieces: the sides of their hull.
+
+    None for pieces with quotients, whose hull can take isl very long.
+    """
+    pieces = values.get_basic_sets()
+    if len(pieces) > MOST_PIECES or any(piece.dim(isl.dim_type.div) for piece in pieces):
+        return []
+    sides = values.polyhedral_hull().get_constraints()
+    below = [side for side in sides if side.get_coefficient_val(isl.dim_type.set, 0).is_one()]
+    bounds = [side.get_bound(isl.dim_type.set, 0) for side in below]
+    return [bound.project_domain_on_params() for bound in bounds]
 
 
 @dataclass(frozen=True, slots=True)

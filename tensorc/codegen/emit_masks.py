@@ -22,7 +22,14 @@ from tensorc.codegen.emit_memory import (
 from tensorc.codegen.emit_ops import select
 from tensorc.codegen.passes.flatten import flat_index
 from tensorc.codegen.passes.trees import lanes_here
-from tensorc.codegen.values import Value, constant, memory_type, suffix, vector
+from tensorc.codegen.values import (
+    Value,
+    constant,
+    is_literal,
+    memory_type,
+    suffix,
+    vector,
+)
 from tensorc.ir.nodes import Buffer, Expr, MaskedLoad, MaskedStore, Ramp
 
 
@@ -56,6 +63,7 @@ def _masked_load(c: Context, buffer: Buffer, index: Expr, mask: Value) -> Value:
         return from_memory(c, raw, buffer.dtype, lanes)
     where = address(c, buffer, index.base if step == 1 else lane_of(index, lanes - 1))
     bits = mask.text if step == 1 else reverse(c, mask.type, mask.text, lanes)
+    bits = _mask_of_load(c, bits, lanes)
     raw = c.out.load(
         where.memory,
         f"call {type_} @llvm.masked.load.{ending}.p0(ptr align {where.alignment} {where.pointer}, "
@@ -78,6 +86,7 @@ def _spaced_load(c: Context, buffer: Buffer, index: Ramp, step: int, mask: Value
         f"shufflevector {mask.type} {mask.text}, {mask.type} zeroinitializer, "
         f"<{span} x i32> <{spread}>"
     )
+    bits = _mask_of_load(c, bits, span)
     where = address(c, buffer, index.base if step > 0 else lane_of(index, lanes - 1))
     type_ = memory_type(buffer.dtype, span)
     ending = suffix(memory_type(buffer.dtype), span)
@@ -124,7 +133,7 @@ def _masked_store(c: Context, buffer: Buffer, index: Expr, mask: Value, raw: str
         bits = mask.text
         if step == -1:
             raw, bits = reverse(c, type_, raw, lanes), reverse(c, mask.type, bits, lanes)
-        bits = _opaque(c, buffer, bits, lanes)
+        bits = _mask_of_store(c, buffer, bits, lanes)
         c.out.effect(
             f"call void @llvm.masked.store.{ending}.p0({type_} {raw}, ptr align "
             f"{where.alignment} {where.pointer}, {mask.type} {bits})"
@@ -132,22 +141,40 @@ def _masked_store(c: Context, buffer: Buffer, index: Expr, mask: Value, raw: str
     forget(c, frozenset((buffer.name,)))
 
 
-def _opaque(c: Context, buffer: Buffer, mask: str, lanes: int) -> str:
-    """The mask in a form that LLVM cannot evaluate, where it would store too much.
+def _mask_of_load(c: Context, mask: str, lanes: int) -> str:
+    """The mask of a masked load in a form that LLVM cannot evaluate, where it would load too much.
+
+    LLVM 22 keeps the masks of AVX and AVX2 in the sign bits of wide lanes. For a part of a mask of
+    which it can prove that no lane holds, it chooses ones, which have no sign, and then takes what
+    is not zero for a lane that holds: it loads the whole part (`SimplifyDemandedBits` of the mask
+    in `combineMaskedLoad`, then `combineMaskedLoadConstantMask`, X86ISelLowering.cpp). Such a load,
+    and that of a part of which it can prove that its lanes hold, has no size, over which a later
+    pass aborts. A literal is split into parts before all that, and rightly.
+    """
+    affected = c.target.has("avx") and not c.target.has("avx512f")
+    return mask if is_literal(mask) or not affected else _opaque(c, mask, lanes)
+
+
+def _mask_of_store(c: Context, buffer: Buffer, mask: str, lanes: int) -> str:
+    """The mask of a masked store in a form that LLVM cannot evaluate, where it would store too
+    much.
 
     LLVM 22 joins a truncation to a masked store behind it, and then makes a store of one element
     of it when it finds that the mask holds in one lane only: of the element before the truncation
     (`reduceMaskedStoreToScalarStore` in X86ISelLowering.cpp does not look at the memory's type).
     """
     narrow = memory_type(buffer.dtype) in ("i8", "i16", "i32")
-    if not (narrow and c.target.has("avx512f")):
-        return mask
+    return _opaque(c, mask, lanes) if narrow and c.target.has("avx512f") else mask
+
+
+def _opaque(c: Context, mask: str, lanes: int) -> str:
+    """The same mask. LLVM can prove of no lane whether it holds."""
     bits, splat = vector("i1", lanes), vector("i32", lanes)
     zero = c.out.pure('call i32 asm "", "=r,0"(i32 0)')
     first = c.out.pure(f"insertelement {splat} poison, i32 {zero}, i64 0")
     every = c.out.pure(f"shufflevector {splat} {first}, {splat} poison, {splat} zeroinitializer")
     never = c.out.pure(f"icmp ne {splat} {every}, zeroinitializer")
-    return c.out.pure(f"or {bits} {mask}, {never}")
+    return c.out.pure(f"xor {bits} {mask}, {never}")
 
 
 def _pointers(c: Context, buffer: Buffer, index: Expr, lanes: int) -> str:

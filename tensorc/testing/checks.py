@@ -30,6 +30,7 @@ from tensorc.ir.verify import verify
 from tensorc.ir.walk import children, replace, replace_at, rewrite, seq, walk
 from tensorc.schedule.state import State
 from tensorc.schedule.step import Step, explain
+from tensorc.target import Target
 from tensorc.testing import machine, oracle
 from tensorc.testing.arrays import make_inputs
 from tensorc.testing.confirm import INTERNAL, order_names
@@ -86,15 +87,18 @@ def check_promises(state: State, arguments: Mapping[str, Any]) -> None:
 
 
 def check_machine(
-    state: State, func: Func, references: Iterable[tuple[Mapping[str, Any], Any]]
+    state: State,
+    func: Func,
+    references: Iterable[tuple[Mapping[str, Any], Any]],
+    target: str | Target = "cpu",
 ) -> None:
     """Machine code gives the reference results and touches nothing else. Raises FailedCheckError.
 
-    `func` is the program before the first step. Its mathematical functions need not give the last
-    bit, so that all floats are compared within bounds.
+    `func` is the program before the first step, `target` one that runs here. Its mathematical
+    functions need not give the last bit, so that all floats are compared within bounds.
     """
     try:
-        module = machine.build(state)
+        module = machine.build(state, target)
         for arguments, _ in references:
             found = machine.outputs(module, func, arguments)
             wrong = compare(run(func, arguments, bounds=True), found, func)

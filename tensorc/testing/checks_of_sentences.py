@@ -67,13 +67,13 @@ def check_sentence(
     except TensorcError as error:
         raise FailedCheckError("does not lower", f"{type(error).__name__}: {error}") from error
     if expected is not None:
-        check_code(func, state, expected)
+        check_code(func, state, target, expected)
 
 
-def check_code(func: Func, state: State, expected: Expected) -> None:
+def check_code(func: Func, state: State, target: Target, expected: Expected) -> None:
     """Machine code of a schedule of `func` gives what is expected. Raises FailedCheckError."""
     try:
-        found = machine.outputs(machine.build(state), func, expected.arguments)
+        found = machine.outputs(machine.build(state, target), func, expected.arguments)
     except machine.OverrunError as error:
         raise FailedCheckError("overrun", str(error)) from error
     except TensorcError as error:

@@ -217,7 +217,8 @@ def _schedule(source: Source, pair: Pair, options: FuzzOptions, totals: Totals) 
     _replay(pair, state)
     if source.chance(options.compiled) and machine.runnable(pair.func):
         totals.counts["compiled"] += 1
-        check_machine(state, pair.func, pair.references)
+        target = source.pick(machine.targets())
+        check_machine(state, pair.func, pair.references, target)
 
 
 def is_affine(func: Func) -> bool:

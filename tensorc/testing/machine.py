@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -14,12 +15,24 @@ from tensorc.ir.nodes import Buffer, Func
 from tensorc.runtime.module import Module
 from tensorc.runtime.module import build as compile_func
 from tensorc.schedule.state import State
+from tensorc.target import Target
 
 MARGIN = 128
 CANARY = 0xA5
 
 
-def build(state: State, target: str = "cpu") -> Module:
+LEVELS = ("cpu:x86-64-v4;vector_bits=256", "cpu:x86-64-v3", "cpu:x86-64-v2", "cpu:x86-64")
+
+
+@cache
+def targets() -> tuple[Target, ...]:
+    """This machine, and the levels of x86-64 that run on it: masked memory, rounding, vectors of
+    bits and products that are added are other instructions on each."""
+    here = Target.parse("cpu")
+    return (here, *(t for t in map(Target.parse, LEVELS) if not t.missing_on(here)))
+
+
+def build(state: State, target: str | Target = "cpu") -> Module:
     """The machine code of a schedule's program, for this machine unless told otherwise."""
     return compile_func(_Scheduled(state), target)
 

@@ -15,6 +15,7 @@ import tensorc.schedule.primitives  # noqa: F401  registers the primitives
 from tensorc.ir.nodes import Func
 from tensorc.schedule.state import State
 from tensorc.schedule.step import REGISTRY, explain
+from tensorc.testing import machine
 from tensorc.testing.arrays import make_inputs, make_sizes
 from tensorc.testing.checks import packed
 from tensorc.testing.draw import Seeded
@@ -51,5 +52,6 @@ def test_random_schedules(seed: int) -> None:
     with warnings.catch_warnings():
         # Special values overflow where NumPy compares.
         warnings.simplefilter("ignore", RuntimeWarning)
-        check_stages(state.func, arguments)
-        check(state.func, arguments, opt=source.pick(["short", "full", "none"]))
+        target = source.pick(machine.targets())
+        check_stages(state.func, arguments, target)
+        check(state.func, arguments, target=target, opt=source.pick(["short", "full", "none"]))
