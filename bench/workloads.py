@@ -40,6 +40,7 @@ from torch.nn import functional
 from bench.compare import heading
 from tensorc import config
 from tensorc.cli.peers import peer
+from tensorc.cli.run import profile_of
 from tensorc.cli.subject import Subject, relative_error
 from tensorc.graph.compile import compile_network
 from tensorc.graph.network import load
@@ -156,7 +157,11 @@ WORKLOADS: Mapping[str, Callable[[], Workload]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Rates of one workload by one runner; a ratio is ours over its, of the same kind of figure."""
+    """Rates of one workload by one runner; a ratio is ours over its, of the same kind of figure.
+
+    For ours, `kernels` is the best time in the kernels, as the profile has it, over that of the best
+    call, and `roofline` the least time that the machine's peaks allow for them over it.
+    """
 
     workload: str
     threads: int
@@ -167,6 +172,8 @@ class Row:
     best_ratio: float
     median_ratio: float
     error: float
+    kernels: float | None = None
+    roofline: float | None = None
 
 
 def measure(name: str, threads: int, repeats: int) -> list[Row]:
@@ -188,12 +195,15 @@ def measure(name: str, threads: int, repeats: int) -> list[Row]:
         expected = module(*work.arguments)
         errors = {one: relative_error(run(), expected) for one, run in runs.items()}
         timings = harness.alternate(runs, repeats, rest=REST if threads > 1 else 0.0)
-    ours = timings["tensorc"]
+        tasks = profile_of(subject, network, threads).tasks
+    ours, inside = timings["tensorc"], sum(task.best for task in tasks)
+    roof = sum(task.bound or 0.0 for task in tasks) / inside
+    shares = {"tensorc": (inside / ours.best, roof)}
     return [
         Row(
             name, threads, one, work.unit, work.amount / timing.best / 1e9,
             work.amount / timing.median / 1e9, timing.best / ours.best,
-            timing.median / ours.median, errors[one],
+            timing.median / ours.median, errors[one], *shares.get(one, ()),
         )
         for one, timing in timings.items()
     ]  # fmt: skip

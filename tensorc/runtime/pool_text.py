@@ -11,12 +11,14 @@ The protocol. One word, `state`, holds everything that decides who may touch a r
 * A worker joins by a compare-and-swap that adds 1 to `running` of an open state; the sum is its
   index. It leaves by a subtraction. So a region has left nothing behind once it is closed and
   `running` is 0, and a worker that comes late, or never, holds nobody up.
-* Indices of the loop are taken from `next` in runs of one length: a sixteenth of a worker's share,
-  at least one. A worker leaves only when none is left, which makes its own index safe to give to a
-  later one: that one finds nothing to run.
-* After a failure no further run is handed out, and its own run ends. All runs below were handed out
-  before and are worked through, so the lowest failing index, which is the one reported, does not
-  depend on timing.
+* Indices of the loop are divided into shares, one for each worker, and taken from the `next` of
+  their share in runs of one length: a sixteenth of a share, at least one. A thread begins with the
+  share of its number, so that in loop after loop it finds in its cache what it used or made before,
+  and goes on with those of others. It leaves only when none has any left, which makes its own index
+  safe to give to a later one: that one finds nothing to run.
+* After a failure no further run of its share, and none of a later share, is handed out, and its own
+  run ends. All below were handed out before, or still are, so the lowest failing index, which is
+  the one reported, does not depend on timing.
 * Whoever waits spins for a bounded time and then sleeps on the word that will change. It offers its
   processor to others now and then: the thread it waits for may need just that one. `sleeping` and
   `waiting` tell the other side that a system call is needed; each is written before the word is
@@ -38,6 +40,9 @@ _PAUSE = {
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
 }
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+
+MOST_SHARES = 64
+"""More workers than this have shares together."""
 
 # Linux sleeps in the futex system call (operations 128 and 129: wait and wake, within a process).
 _FUTEX = """
@@ -111,7 +116,7 @@ exit:
 # Every variable that threads race for has two cache lines: x86 fetches them in pairs.
 _VARIABLES = """
 @state = internal global [32 x i32] zeroinitializer, align 128
-@next = internal global [16 x i64] zeroinitializer, align 128
+@next = internal global [{shares} x [16 x i64]] zeroinitializer, align 128
 @done = internal global [32 x i32] zeroinitializer, align 128
 @waiting = internal global [32 x i32] zeroinitializer, align 128
 @sleeping = internal global [32 x i32] zeroinitializer, align 128
@@ -120,6 +125,7 @@ _VARIABLES = """
 @key = internal global i64 0, align 128
 @spins = internal global i32 0
 @threads = internal global i32 0
+@born = internal global i32 0
 @stopping = internal global i32 0
 @fn = internal global ptr null
 @ctx = internal global ptr null
@@ -139,6 +145,7 @@ define void @tensorc_pool_reset(i64 %key, i32 %spins) nounwind {
   store i32 0, ptr @busy
   store i32 0, ptr @failure_lock
   store i32 0, ptr @threads
+  store i32 0, ptr @born
   store i32 0, ptr @stopping
   call void @thread_set(i64 0)
   ret void
@@ -179,7 +186,13 @@ exit:
 """
 
 _REGION = """
-define internal void @fail(i64 %i, i32 %code) cold noinline nounwind {
+define internal i64 @shares() nounwind {
+  %workers = load atomic i32, ptr @participants monotonic, align 4
+  %workers.wide = zext i32 %workers to i64
+  %shares = call i64 @llvm.umin.i64(i64 %workers.wide, i64 {shares})
+  ret i64 %shares
+}
+define internal void @fail(i64 %i, i32 %code, i64 %share, i64 %shares) cold noinline nounwind {
 entry:
   br label %lock
 lock:
@@ -197,30 +210,60 @@ record:
 unlock:
   store atomic i32 0, ptr @failure_lock release, align 4
   %n = load i64, ptr @n
-  %old = atomicrmw umax ptr @next, i64 %n monotonic
+  br label %end
+end:
+  %later = phi i64 [%share, %unlock], [%later.next, %end]
+  %counter = getelementptr [16 x i64], ptr @next, i64 %later
+  %old = atomicrmw umax ptr %counter, i64 %n monotonic
+  %later.next = add i64 %later, 1
+  %more = icmp ult i64 %later.next, %shares
+  br i1 %more, label %end, label %exit
+exit:
   ret void
 }
-define internal void @run(i32 %worker) nounwind {
+define internal void @run(i32 %worker, i32 %number) nounwind {
 entry:
   %fn = load ptr, ptr @fn
   %ctx = load ptr, ptr @ctx
   %n = load i64, ptr @n
-  %workers = load atomic i32, ptr @participants monotonic, align 4
-  %workers.wide = zext i32 %workers to i64
-  %parts = shl i64 %workers.wide, 4
-  %share = udiv i64 %n, %parts
-  %length = call i64 @llvm.umax.i64(i64 %share, i64 1)
+  %shares = call i64 @shares()
+  %size.least = udiv i64 %n, %shares
+  %longer = urem i64 %n, %shares
+  %sixteenth = lshr i64 %size.least, 4
+  %length = call i64 @llvm.umax.i64(i64 %sixteenth, i64 1)
+  %number.wide = zext i32 %number to i64
+  %own = urem i64 %number.wide, %shares
+  br label %visit
+visit:
+  %share = phi i64 [%own, %entry], [%share.next, %empty]
+  %visited = phi i64 [1, %entry], [%visited.next, %empty]
+  %counter = getelementptr [16 x i64], ptr @next, i64 %share
+  %is.longer = icmp ult i64 %share, %longer
+  %one = zext i1 %is.longer to i64
+  %size = add i64 %size.least, %one
+  %longer.before = call i64 @llvm.umin.i64(i64 %share, i64 %longer)
+  %least.before = mul i64 %share, %size.least
+  %before = add i64 %least.before, %longer.before
   br label %take
 take:
-  %first = atomicrmw add ptr @next, i64 %length acq_rel
-  %left = icmp ult i64 %first, %n
-  br i1 %left, label %begin, label %exit
+  %first = atomicrmw add ptr %counter, i64 %length acq_rel
+  %left = icmp ult i64 %first, %size
+  br i1 %left, label %begin, label %empty
+empty:
+  %share.up = add i64 %share, 1
+  %last = icmp eq i64 %share.up, %shares
+  %share.next = select i1 %last, i64 0, i64 %share.up
+  %visited.next = add i64 %visited, 1
+  %others = icmp ult i64 %visited, %shares
+  br i1 %others, label %visit, label %exit
 begin:
   %behind = add i64 %first, %length
-  %end = call i64 @llvm.umin.i64(i64 %behind, i64 %n)
+  %end.inside = call i64 @llvm.umin.i64(i64 %behind, i64 %size)
+  %start = add i64 %before, %first
+  %end = add i64 %before, %end.inside
   br label %call
 call:
-  %i = phi i64 [%first, %begin], [%i.next, %done.one]
+  %i = phi i64 [%start, %begin], [%i.next, %done.one]
   %code = call i32 %fn(ptr %ctx, i64 %i, i32 %worker)
   %failed = icmp ne i32 %code, 0
   br i1 %failed, label %failure, label %done.one
@@ -229,7 +272,7 @@ done.one:
   %more = icmp ult i64 %i.next, %end
   br i1 %more, label %call, label %take
 failure:
-  call void @fail(i64 %i, i32 %code)
+  call void @fail(i64 %i, i32 %code, i64 %share, i64 %shares)
   br label %take
 exit:
   ret void
@@ -254,6 +297,8 @@ exit:
 _WORKER = """
 define void @tensorc_pool_worker() nounwind {
 entry:
+  %born.before = atomicrmw add ptr @born, i32 1 monotonic
+  %number = add i32 %born.before, 1
   br label %look
 look:
   %spun = phi i32 [0, %entry], [%spun.next, %spin], [0, %woken], [0, %left]
@@ -291,7 +336,7 @@ work:
   %upper = zext i32 %worker.next to i64
   %word = shl i64 %upper, 32
   call void @thread_set(i64 %word)
-  call void @run(i32 %worker)
+  call void @run(i32 %worker, i32 %number)
   br label %leave
 leave:
   %old = atomicrmw sub ptr @state, i32 2 seq_cst
@@ -371,9 +416,18 @@ open:
   store ptr %ctx, ptr @ctx
   store i64 %n, ptr @n
   store atomic i32 %places, ptr @participants monotonic, align 4
-  store atomic i64 0, ptr @next monotonic, align 8
   store i64 9223372036854775807, ptr @failed_index
   store i32 0, ptr @failed_code
+  %shares = call i64 @shares()
+  br label %clear
+clear:
+  %share = phi i64 [0, %open], [%share.next, %clear]
+  %counter = getelementptr [16 x i64], ptr @next, i64 %share
+  store atomic i64 0, ptr %counter monotonic, align 8
+  %share.next = add i64 %share, 1
+  %more = icmp ult i64 %share.next, %shares
+  br i1 %more, label %clear, label %announced
+announced:
   call void @thread_set(i64 %inside.word)
   %before = atomicrmw add ptr @state, i32 65537 seq_cst
   %sleepers = load atomic i32, ptr @sleeping seq_cst, align 4
@@ -384,7 +438,7 @@ rouse:
   call void @wake(ptr @state, i32 %others)
   br label %work
 work:
-  call void @run(i32 0)
+  call void @run(i32 0, i32 0)
   %closed = atomicrmw sub ptr @state, i32 1 seq_cst
   br label %look
 look:
@@ -450,6 +504,7 @@ def pool_text(architecture: str, system: str) -> str:
         "set": put,
         "hook": HOOK,
         "pause": pause,
+        "shares": str(MOST_SHARES),
     }
     text = "".join(
         (declaration, sleep, _THREAD_WORD, _PAUSE_ROUND, _VARIABLES, _CONTROL, _REGION, _WORKER)
