@@ -159,8 +159,8 @@ WORKLOADS: Mapping[str, Callable[[], Workload]] = MappingProxyType(
 class Row:
     """Rates of one workload by one runner; a ratio is ours over its, of the same kind of figure.
 
-    For ours, `kernels` is the best time in the kernels, as the profile has it, over that of the best
-    call, and `roofline` the least time that the machine's peaks allow for them over it.
+    For ours, `kernels` is the best time in the kernels, as the profile has it, over the best time
+    of a call, and `roofline` the least time that the machine's peaks allow for them, over it.
     """
 
     workload: str

@@ -33,7 +33,7 @@ DEPTHS = 6
 """Working sets of the innermost so many loops."""
 
 KINDS = ("template", "vector", "width", "parts", "rows", "unroll", "tile", "chunks", "block",
-         "order", "pack", "place", "parallel", "prefetch", "tail", "join")  # fmt: skip
+         "order", "pack", "place", "level", "parallel", "prefetch", "tail", "join")  # fmt: skip
 """The kinds of decisions that have features; of each the first TIMES."""
 
 TIMES = 3

@@ -86,6 +86,30 @@ def test_no_index_is_taken_after_a_failure(loops: Loops) -> None:
             assert 1 <= sum(visits.counts) <= 4
 
 
+BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
+
+
+@pytest.mark.parametrize("count", [2, 7, 32, 100])
+def test_a_thread_begins_with_its_own_share(count: int) -> None:
+    begun: dict[int, list[int]] = {0: [], 1: []}
+    other = threading.Event()
+
+    def visit(context: object, index: int, worker: int) -> int:
+        begun[worker].append(index)
+        if worker == 1:
+            other.set()
+        # The caller goes on when the other one has begun, which may be asleep.
+        return 0 if other.wait(60) else 1
+
+    body = BODY(visit)
+    with config.scope(num_threads=2):
+        address = ctypes.cast(body, ctypes.c_void_p).value
+        assert address is not None
+        assert parallel.parallel_for(address, 0, count) == 0
+    assert [begun[0][0], begun[1][0]] == [0, (count + 1) // 2]
+    assert sorted(begun[0] + begun[1]) == list(range(count))
+
+
 def test_a_worker_runs_one_index_at_a_time(loops: Loops) -> None:
     parallel.prepare(4)
     for threads in (2, 3, 4) * 30:
