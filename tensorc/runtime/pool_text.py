@@ -13,8 +13,8 @@ The protocol. One word, `state`, holds everything that decides who may touch a r
   `running` is 0, and a worker that comes late, or never, holds nobody up.
 * Indices of the loop are divided into shares, one for each worker, and taken from the `next` of
   their share in runs of one length: a sixteenth of a share, at least one. A thread begins with the
-  share of its number, so that in loop after loop it finds in its cache what it used or made before,
-  and goes on with those of others. It leaves only when none has any left, which makes its own index
+  share of its own number (of its worker index where there is none), so that in loop after loop it
+  finds in its cache what it used or made before, and goes on with those of others. It leaves only when none has any left, which makes its own index
   safe to give to a later one: that one finds nothing to run.
 * After a failure no further run of its share, and none of a later share, is handed out, and its own
   run ends. All below were handed out before, or still are, so the lowest failing index, which is
@@ -232,7 +232,10 @@ entry:
   %sixteenth = lshr i64 %size.least, 4
   %length = call i64 @llvm.umax.i64(i64 %sixteenth, i64 1)
   %number.wide = zext i32 %number to i64
-  %own = urem i64 %number.wide, %shares
+  %worker.wide = zext i32 %worker to i64
+  %has.share = icmp ult i64 %number.wide, %shares
+  %of.worker = urem i64 %worker.wide, %shares
+  %own = select i1 %has.share, i64 %number.wide, i64 %of.worker
   br label %visit
 visit:
   %share = phi i64 [%own, %entry], [%share.next, %empty]
