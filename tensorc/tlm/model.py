@@ -15,49 +15,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tensorc.errors import ArgumentError
+from tensorc.tlm.network import Floats, Mask, Numbers
+from tensorc.tlm.network import Shape as Shape
 
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The sizes of a network.
-
-    Attributes:
-        pieces: numbers of the vocabulary, 0 among them.
-        layers, heads, width: of the transformer; a head has `width / heads` channels.
-        prompt, answer: the tokens that there are positions for.
-        dropout: while it is trained.
-        blind: pieces from this number on are not read, 0 for none: to see what some are worth.
-
-    Raises:
-        ArgumentError: a size is out of its range, or the heads do not divide the width.
-    """
-
-    pieces: int
-    layers: int = 4
-    heads: int = 4
-    width: int = 256
-    prompt: int = 288
-    answer: int = 64
-    dropout: float = 0.0
-    blind: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("pieces", "layers", "heads", "width", "prompt", "answer"):
-            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
-                raise ArgumentError(name, f"got {getattr(self, name)!r:.80}; needed at least 1")
-        if self.width % self.heads:
-            raise ArgumentError("heads", f"{self.heads} do not divide the width {self.width}")
-        if type(self.blind) is not int or self.blind < 0:
-            raise ArgumentError("blind", f"got {self.blind!r:.80}; needed at least 0")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ArgumentError("dropout", f"got {self.dropout!r:.80}; needed from 0 up to 1")
+ROOM = 16
+"""Tokens that a full cache grows by."""
 
 
 class Cache:
@@ -202,9 +169,56 @@ class Model(nn.Module):  # type: ignore[misc]
         size = (shape.layers, 2, 1, shape.heads, room, shape.width // shape.heads)
         return Cache(self.pieces.weight.new_zeros(size))
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """As `Network.alone`; no dropout from then on."""
+        self.eval()
+        with torch.inference_mode(), one_thread():
+            yield
+
+    def reader(self, room: int) -> ModelReader:
+        """As `Network.reader`."""
+        return ModelReader(self, self.cache(room))
+
+    def scores(self, hidden: Floats, options: Numbers) -> Floats:
+        """As `Network.scores`."""
+        found: Floats = self.logits(torch.from_numpy(hidden), torch.from_numpy(options)).numpy()
+        return found
+
+    def expected(self, hidden: Floats) -> Floats:
+        """As `Network.expected`."""
+        found: Floats = self.slow(torch.from_numpy(hidden)).numpy()
+        return found
+
     @property
     def parameters_count(self) -> int:
         return sum(weight.numel() for weight in self.parameters())
+
+
+class ModelReader:
+    """A model that reads, see `Reader`."""
+
+    def __init__(self, model: Model, cache: Cache) -> None:
+        self.model, self.cache = model, cache
+
+    @property
+    def length(self) -> int:
+        return self.cache.length
+
+    def read(self, tokens: Numbers, positions: Numbers, mask: Mask) -> Floats:
+        given = (torch.from_numpy(array) for array in (tokens[None], positions, mask))
+        hidden: Floats = self.model(*given, self.cache)[0].numpy()
+        return hidden
+
+    def step(self, tokens: Numbers, position: int) -> Floats:
+        if self.cache.length == self.cache.stored.shape[4]:
+            self.cache = self.cache.roomier(ROOM)
+        given = torch.from_numpy(tokens[:, None])
+        hidden: Floats = self.model(given, torch.tensor([position]), None, self.cache)[:, 0].numpy()
+        return hidden
+
+    def repeated(self, rows: int, room: int) -> ModelReader:
+        return ModelReader(self.model, self.cache.repeated(rows, room))
 
 
 def causal(count: int, before: int = 0) -> Tensor:
