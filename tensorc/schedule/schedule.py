@@ -193,13 +193,14 @@ class Schedule:
         """Decide what is still open, by the templates of the target; returns what was decided.
 
         All steps so far are kept, and so are the decisions in `keep`, (kind, subject, value) each.
-        `tuner` is "default", which takes the rules' decisions, or a function from a Choice to one
-        of its options. Where the space of the program has sentences with all steps so far, the
-        schedule becomes one of them; otherwise further steps are added for the nests as they stand,
-        as far as templates take these.
+        `tuner` is "default", which takes the rules' decisions, "tlm", whose decisions the language
+        model writes, or a function from a Choice to one of its options. Where the space of the
+        program has sentences with all steps so far, the schedule becomes one of them; otherwise
+        further steps are added for the nests as they stand, as far as templates take these.
 
         Raises ArgumentError for an unknown tuner or a decision that is not offered, ScheduleError
-        when `strict_float` refuses a step; the schedule is then as it was.
+        when `strict_float` refuses a step, WeightsError when "tlm" has no weights; the schedule is
+        then as it was.
         """
         from tensorc.space.complete import completed
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tensorc.errors import ArgumentError
+from tensorc.ir.nodes import Func
 from tensorc.schedule.facts import Facts, StageFacts, facts
 from tensorc.schedule.schedule import Schedule
 from tensorc.schedule.step import Step
@@ -16,7 +17,17 @@ from tensorc.space.drive import Run, defaults
 from tensorc.space.space import Record, Space, decisions_of
 
 Tuner: TypeAlias = Callable[[Choice], Value]
-TUNERS: Mapping[str, Tuner] = {"default": defaults}
+Author: TypeAlias = Callable[[Func, Space, Mapping[Name, Value]], Tuner]
+"""From a program, a space of it and the decisions that are kept, to who makes the others."""
+
+
+def _model(func: Func, space: Space, kept: Mapping[Name, Value]) -> Tuner:
+    from tensorc.tlm.complete import decisions
+
+    return decisions(func, space, kept)
+
+
+AUTHORS: Mapping[str, Author] = {"default": lambda func, space, kept: defaults, "tlm": _model}
 
 
 def completed(
@@ -32,24 +43,25 @@ def completed(
 
     Args:
         schedule: the partial schedule, which stays as it is.
-        tuner: "default", or a function from a Choice to one of its options.
+        tuner: "default", "tlm", or a function from a Choice to one of its options.
         keep: decisions that are made already, see `Space`.
 
     Raises:
         ArgumentError: there is no such tuner, it gives no option, or a decision in `keep` is not
             offered.
         ScheduleError: a step is refused: under `strict_float` no sum may change its order.
+        WeightsError: "tlm" has no weights, or ones that cannot be used.
     """
-    decide = _tuner(tuner)
+    author = _author(tuner)
     kept = decisions_of(keep)
     own = schedule.steps
     whole = Space(facts(schedule.source, schedule.target))
-    found = _decided(whole, kept, decide)
+    found = _decided(whole, kept, author(schedule.source, whole, kept))
     if own:
         part = whole.keeping(keep)
         near = _holding(part, part.replay(found), Counter(own))
         if near is None:
-            return _as_it_stands(schedule, decide)
+            return _as_it_stands(schedule, author)
         found = whole.replay([*near.record, *((*name, value) for name, value in kept.items())])
     twin = schedule.copy()
     twin.undo(len(own))
@@ -57,13 +69,13 @@ def completed(
     return twin, (found,)
 
 
-def _tuner(tuner: str | Tuner) -> Tuner:
+def _author(tuner: str | Tuner) -> Author:
     if callable(tuner):
-        return tuner
-    if tuner not in TUNERS:
-        legal = f"{', '.join(TUNERS)}, or a function from a Choice to one of its options"
+        return lambda func, space, kept: tuner
+    if tuner not in AUTHORS:
+        legal = f"{', '.join(AUTHORS)}, or a function from a Choice to one of its options"
         raise ArgumentError("tuner", f"there is no tuner {tuner!r:.80}; legal: {legal}")
-    return TUNERS[tuner]
+    return AUTHORS[tuner]
 
 
 def _decided(space: Space, kept: Mapping[Name, Value], decide: Tuner) -> Sentence:
@@ -108,21 +120,24 @@ def _lacking(sentence: Sentence, own: Counter[Step]) -> int:
     return (own - Counter(sentence.steps)).total()
 
 
-def _as_it_stands(schedule: Schedule, decide: Tuner) -> tuple[Schedule, tuple[Sentence, ...]]:
+def _as_it_stands(schedule: Schedule, author: Author) -> tuple[Schedule, tuple[Sentence, ...]]:
     """Further steps for the nests that the schedule's own have left."""
     twin = schedule.copy()
     here = facts(twin.func, twin.target)
     if all(stage.regular for stage in here.stages):
-        sentence = Space(here).drive(decide)
-        twin.replay(sentence.steps)
-        return twin, (sentence,)
-    found = []
-    for name in [stage.name for stage in here.stages if stage.regular]:
-        # Each with the names that the steps for those before it have taken.
-        sentence = Space(_alone(facts(twin.func, twin.target), name)).drive(decide)
-        twin.replay(sentence.steps)
-        found.append(sentence)
+        return twin, (_further(twin, here, author),)
+    names = [stage.name for stage in here.stages if stage.regular]
+    # Each with the names that the steps for those before it have taken.
+    found = [_further(twin, _alone(facts(twin.func, twin.target), name), author) for name in names]
     return twin, tuple(found)
+
+
+def _further(schedule: Schedule, here: Facts, author: Author) -> Sentence:
+    """The sentence of some nests of a schedule, which gets its steps."""
+    space = Space(here)
+    sentence = space.drive(author(schedule.func, space, {}))
+    schedule.replay(sentence.steps)
+    return sentence
 
 
 def _alone(all_facts: Facts, name: str) -> Facts:
