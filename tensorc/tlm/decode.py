@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tensorc.errors import ArgumentError
 from tensorc.space.choice import Choice, Sentence, Value
 from tensorc.space.drive import Run
 from tensorc.space.space import Space
 from tensorc.tlm.failures import LengthError
-from tensorc.tlm.model import Cache, Model, causal, one_thread
+from tensorc.tlm.network import Network, Reader, looks_back
 from tensorc.tlm.sentence import BEST, Prompt, answer, option, question
 from tensorc.tlm.vocabulary import Vocabulary, vocabulary
 from tensorc.tlm.words import Token
@@ -32,7 +30,7 @@ from tensorc.tlm.words import Token
 COUNT = 16
 """Sentences that are written for one that is taken."""
 ROOM = 16
-"""Tokens that a cache has room for, and grows by."""
+"""Tokens of an answer that there is room for at first."""
 
 Offered: TypeAlias = Callable[[Run], Sequence[Value]]
 """Which options of a run's open choice may be taken, one at least."""
@@ -54,14 +52,14 @@ class Written:
 
 
 class Writer:
-    """A model that writes sentences.
+    """A model that writes sentences, in PyTorch or of our own kernels.
 
     Raises:
         ArgumentError: the model is of another vocabulary.
     """
 
-    def __init__(self, model: Model, words: Vocabulary | None = None) -> None:
-        self.model, self.words = model.eval(), words or vocabulary()
+    def __init__(self, model: Network, words: Vocabulary | None = None) -> None:
+        self.model, self.words = model, words or vocabulary()
         if model.shape.pieces != len(self.words):
             reason = f"it has {model.shape.pieces} pieces and the vocabulary {len(self.words)}"
             raise ArgumentError("model", reason)
@@ -122,7 +120,7 @@ class Writer:
         if not temperature > 0.0:
             raise ArgumentError("temperature", f"got {temperature!r:.80}; needed more than 0")
         first: Token = ("quality unknown" if quality is None else f"quality {quality}",)
-        with torch.inference_mode(), one_thread():
+        with self.model.alone():
             sources = [random.Random(f"{seed} {row}") for row in range(count)]
             pen = _Pen(self, prompt, first, sources, temperature, greedy=greedy, offered=offered)
             found = space.together(count, pen.decide)
@@ -139,47 +137,41 @@ class Writer:
         """
         different = list({one.sentence.values: one for one in found}.values())
         answers = [answer(prompt.places, one.sentence, None) for one in different]
-        with torch.inference_mode(), one_thread():
+        with self.model.alone():
             slow = self._slowness(self.read(prompt), answers)
         return [
             Written(one.sentence, one.probabilities, value)
             for one, value in zip(different, slow, strict=True)
         ]
 
-    def read(self, prompt: Prompt) -> Cache:
-        """What is kept of a prompt. Raises LengthError for one that is too long."""
+    def read(self, prompt: Prompt) -> Reader:
+        """A network that has read a prompt. Raises LengthError for one that is too long."""
         count, limit = len(prompt.tokens), self.model.shape.prompt
         if count > limit:
             raise LengthError("task", count, limit)
-        cache: Cache = self.model.cache(count)
-        tokens = filled(self.words.rows(prompt.tokens))[None]
-        self.model(torch.from_numpy(tokens), torch.arange(count), causal(count), cache)
-        return cache
+        reader = self.model.reader(count)
+        tokens = filled(self.words.rows(prompt.tokens))
+        reader.read(tokens, np.arange(count), looks_back(count))
+        return reader
 
-    def _slowness(self, cache: Cache, answers: Sequence[tuple[Token, ...]]) -> list[float]:
+    def _slowness(self, reader: Reader, answers: Sequence[tuple[Token, ...]]) -> list[float]:
         """All answers in one row behind the prompt, each of which sees nothing of the others."""
         sizes = [len(tokens) for tokens in answers]
         self.check(max(sizes))
-        count, before = sum(sizes), cache.length
+        count, before = sum(sizes), reader.length
         tokens = filled(self.words.rows([token for tokens in answers for token in tokens]))
-        owners = torch.repeat_interleave(torch.tensor(sizes))
-        same = owners[:, None] == owners[None, :]
-        mask = causal(count, before) & torch.cat([same.new_ones(count, before), same], 1)
-        positions = torch.cat([self.positions(size) for size in sizes])
-        cache = cache.repeated(1, count)
-        hidden = self.model(torch.from_numpy(tokens)[None], positions, mask, cache)
-        ends = torch.tensor(sizes).cumsum(0) - 1
-        found: list[float] = self.model.slow(hidden[0, ends]).tolist()
+        owners = np.repeat(np.arange(len(sizes)), sizes)
+        mask = looks_back(count, before)
+        mask[:, before:] &= owners[:, None] == owners[None, :]
+        positions = np.concatenate([np.arange(size) for size in sizes]) + self.model.shape.prompt
+        hidden = reader.repeated(1, count).read(tokens, positions, mask)
+        found: list[float] = self.model.expected(hidden[np.cumsum(sizes) - 1]).tolist()
         return found
 
     def check(self, length: int) -> None:
         """Raises LengthError for an answer that is too long."""
         if length > self.model.shape.answer:
             raise LengthError("schedule", length, self.model.shape.answer)
-
-    def positions(self, count: int, first: int = 0) -> Tensor:
-        """Of `count` tokens of an answer, from its `first` on."""
-        return torch.arange(first, first + count) + self.model.shape.prompt
 
 
 class _Pen:
@@ -203,21 +195,18 @@ class _Pen:
         self.probabilities: list[list[float]] = [[] for _ in range(count)]
         self.rows: dict[int, int] = {}
         self.tables: dict[tuple[object, ...], NDArray[np.int64]] = {}
-        self.cache: Cache | None = None
+        self.reader: Reader | None = None
         self.length = 0
 
     def decide(self, runs: Sequence[Run]) -> list[Value]:
         """An option for the open choice of each run that is not over."""
-        if self.cache is None:
+        if self.reader is None:
             # The first call has all runs, in the order of the rows.
             self.rows = {id(run): row for row, run in enumerate(runs)}
-            read = self.writer.read(self.prompt)
-            self.cache = read.repeated(len(runs), ROOM)
-        elif self.length % ROOM == 0:
-            self.cache = self.cache.roomier(ROOM)
+            self.reader = self.writer.read(self.prompt).repeated(len(runs), ROOM)
         self.writer.check(self.length + 1)
         choices = {self.rows[id(run)]: run.choice for run in runs if run.choice is not None}
-        logits = self._logits(self.cache, choices)
+        logits = self._logits(self.reader, choices)
         if self.offered is not None:
             for own, run, choice in zip(logits, runs, choices.values(), strict=True):
                 taken = self.offered(run)
@@ -225,7 +214,7 @@ class _Pen:
                 own[: len(choice.options)][ruled_out] = -math.inf
         return [self._taken(row, logits[n]) for n, row in enumerate(choices)]
 
-    def _logits(self, cache: Cache, choices: dict[int, Choice]) -> NDArray[np.float64]:
+    def _logits(self, reader: Reader, choices: dict[int, Choice]) -> NDArray[np.float64]:
         """The scores of the options of each choice, (choices, options)."""
         words, places = self.writer.words, self.prompt.places
         self.choices = choices
@@ -233,13 +222,11 @@ class _Pen:
             (*last, *words.numbers(question(places, choices[row]))) if row in choices else (0,)
             for row, last in enumerate(self.last)
         ]
-        step = torch.from_numpy(filled(tokens)[:, None])
-        hidden = self.writer.model(step, self.writer.positions(1, self.length), None, cache)
+        hidden = reader.step(filled(tokens), self.writer.model.shape.prompt + self.length)
         self.length += 1
         self.options = [self._table(choice) for choice in choices.values()]
-        options = torch.from_numpy(filled_twice(self.options))
-        found = self.writer.model.logits(hidden[list(choices), 0], options)
-        return found.double().numpy()  # type: ignore[no-any-return]
+        options = filled_twice(self.options)
+        return self.writer.model.scores(hidden[list(choices)], options).astype(np.float64)
 
     def _table(self, choice: Choice) -> NDArray[np.int64]:
         """The numbers of the options' pieces, (O, W)."""
