@@ -304,19 +304,22 @@ def compile_(source: Source, output: Annotated[Path, typer.Option("-o", "--outpu
 
 
 @app.command()
-def explain(source: Source, trace: Trace = None, target: Target = "cpu", as_json: AsJson = False,
-            ) -> None:  # fmt: skip
+def explain(source: Source, trace: Trace = None, target: Target = "cpu",
+            scheduler: Annotated[
+                str, typer.Option(help="default, or tlm: also why the model decides as it does")
+            ] = "default", as_json: AsJson = False) -> None:  # fmt: skip
     """Print each lowering stage, the code, and the hot loop's cost."""
     from tensorc.cli.explain import explanation
+    from tensorc.cli.why import decided
 
     with refusals(as_json):
-        schedule, steps = prepared(source, trace, target)
+        why, schedule, steps = decided(source, trace, target, scheduler)
         schedule.replay(steps)
         found = explanation(schedule)
     if as_json:
-        emit(found.as_dict())
+        emit({**why.as_dict(), **found.as_dict()})
         return
-    for title, text in found.sections():
+    for title, text in (*why.sections(), *found.sections()):
         console.rule(title) if console.is_terminal else typer.echo(f"# {title}")
         typer.echo(text)
 
