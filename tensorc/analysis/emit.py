@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import islpy as isl
 
@@ -128,6 +129,10 @@ def _before(a: Expr, b: Expr, *, strict: bool) -> Expr:
     return less(a, b) if strict else at_most(a, b)
 
 
+_Piece: TypeAlias = tuple[isl.Set, isl.Aff]
+MOST_CORNERS = 16
+
+
 def loop_bounds(values: isl.Map, dims: Sequence[Expr], symbols: Mapping[str, str]) -> Bounds | None:
     """begin and constant extent of a loop that runs over every value of `values`.
 
@@ -136,13 +141,10 @@ def loop_bounds(values: isl.Map, dims: Sequence[Expr], symbols: Mapping[str, str
     opened, names = _as_parameters_of_map(values, dims)
     names |= {isl_name: Var(name) for name, isl_name in symbols.items()}
     least = opened.range().dim_min(0)
-    pieces: list[isl.Aff] = []
-    least.foreach_piece(lambda _, aff: pieces.append(aff))
-    if len(pieces) > 1:
-        # One corner may serve all pieces, as 512 * d0 does where isl finds 0 at d0 = 0, 512 at 1.
-        pieces = [*_corners(opened.range()), *pieces]
+    pieces: list[_Piece] = []
+    least.foreach_piece(lambda part, aff: pieces.append((part, aff)))
     best: tuple[int, isl.Aff] | None = None
-    for aff in pieces:
+    for _, aff in _with_joined(pieces):
         corner = isl.Set.from_pw_aff(isl.PwAff.from_aff(aff))
         distance = isl.Map.from_domain_and_range(corner, opened.range()).deltas()
         low, high = distance.dim_min_val(0), distance.dim_max_val(0)
@@ -157,22 +159,35 @@ def loop_bounds(values: isl.Map, dims: Sequence[Expr], symbols: Mapping[str, str
     return Bounds(begin, best[0])
 
 
-MOST_PIECES = 4
-"""The hull of more pieces than this is not worth its time."""
+def _with_joined(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """The pieces, and what is one corner on several that differ in the value of a dimension.
 
-
-def _corners(values: isl.Set) -> list[isl.Aff]:
-    """Lower bounds of { [v] } that hold in all of its pieces: the sides of their hull.
-
-    None for pieces with quotients, whose hull can take isl very long.
+    isl puts the value of a dimension in its place where it has only one: 0 at d0 = 0 and 512 at
+    d0 = 1 are 512 * d0. Few are joined: corners are tried one after the other.
     """
-    pieces = values.get_basic_sets()
-    if len(pieces) > MOST_PIECES or any(piece.dim(isl.dim_type.div) for piece in pieces):
-        return []
-    sides = values.polyhedral_hull().get_constraints()
-    below = [side for side in sides if side.get_coefficient_val(isl.dim_type.set, 0).is_one()]
-    bounds = [side.get_bound(isl.dim_type.set, 0) for side in below]
-    return [bound.project_domain_on_params() for bound in bounds]
+    found = list(pieces)
+    for number in range(MOST_CORNERS):
+        if number >= len(found):
+            break
+        for other in found[:number]:
+            corner = _joined(other, found[number])
+            if corner is not None and all(not corner.plain_is_equal(aff) for _, aff in found):
+                found.append((other[0].union(found[number][0]).coalesce(), corner))
+    return found
+
+
+def _joined(one: _Piece, other: _Piece) -> isl.Aff | None:
+    """The affine function that is `one` and `other` at the values of a dimension which they fix."""
+    kind = isl.dim_type.param
+    step = other[1].sub(one[1])
+    for n in range(one[1].dim(kind)) if step.is_cst() else ():
+        a, b = (part.plain_get_val_if_fixed(kind, n) for part, _ in (one, other))
+        if a.is_int() and b.is_int() and not a.eq(b):
+            slope = step.get_constant_val().div(b.sub(a))
+            if slope.is_int():
+                moved = one[1].add_coefficient_val(kind, n, slope)
+                return moved.add_constant_val(slope.mul(a).neg())
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,3 +25,12 @@ def test_the_corner_moves_with_it(outer: int) -> None:
     s.reverse_compute_at("B", "i01")
     assert f"B[i00 * {part * 32} + i01 * 32 + j] = C[j] + 1.0" in print_func(s.func)
     assert 'C = alloc("f32", 32)' in print_func(s.func)
+
+
+def test_two_loops_of_two_iterations() -> None:
+    s = Schedule(parse(TEXT.replace("1024", "12")))
+    rest = s.split("i", 3)[0]
+    s.split(rest, 2)
+    s.reverse_compute_at("B", "i01")
+    assert "B[i00 * 6 + i01 * 3 + j] = C[j] + 1.0" in print_func(s.func)
+    assert 'C = alloc("f32", 3)' in print_func(s.func)
