@@ -34,6 +34,7 @@ from tensorc.tlm.lessons import Lesson
 from tensorc.tlm.loss import decision_loss, slow_loss
 from tensorc.tlm.model import Model, Shape
 from tensorc.tlm.packed import digest, replace_file
+from tensorc.tlm.processes import ALONE, Processes
 
 STATE, LOG, WEIGHTS = "state.safetensors", "log.jsonl", "weights.safetensors"
 CHECKED = 64
@@ -120,9 +121,11 @@ class Training:
         development: lessons that are never learned and tell which weights are kept.
         start: weights to begin with, in place of random ones.
         device: "cpu", or what torch has.
+        processes: those that train together; the first one writes the files.
 
     Raises:
-        ArgumentError: there are no lessons, or `start` has other sizes than `shape`.
+        ArgumentError: there are no lessons, or fewer of a step than processes, or `start` has other
+            sizes than `shape`.
         DataError: the folder cannot be used, or holds a training of other lessons or settings.
         WeightsError: the state in the folder is damaged, or of another vocabulary.
     """
@@ -136,7 +139,12 @@ class Training:
         development: Sequence[Lesson] = (),
         start: stored.Weights | None = None,
         device: str = "cpu",
+        processes: Processes = ALONE,
     ) -> None:
+        if settings.lessons < processes.count:
+            reason = f"{settings.lessons} of a step are not enough for {processes.count} processes"
+            raise ArgumentError("lessons", reason)
+        self.processes = processes
         self.lessons = [lesson for lesson in lessons if readable(shape, lesson)]
         self.too_long = len(lessons) - len(self.lessons)
         if not self.lessons:
@@ -154,7 +162,10 @@ class Training:
             raise DataError(str(folder), f"cannot be used: {error.strerror}") from None
         if (folder / STATE).exists():
             self._restore()
-        self._cut_log()
+        if processes.first:
+            self._cut_log()
+        # All processes have read the state when one of them can make a step.
+        self.reading = processes.reading(self.model)
 
     def _fresh(self, shape: Shape, start: stored.Weights | None) -> Model:
         torch.manual_seed(self.settings.seed)
@@ -177,36 +188,58 @@ class Training:
         with open(self.folder / LOG, "a", encoding="utf-8") as log:
             while self.step < self.settings.steps:
                 progress = self._advance()
+                if not self.processes.first:
+                    continue
                 log.write(json.dumps(asdict(progress)) + "\n")
-                if self.step % self.settings.every == 0 or self.step == self.settings.steps:
+                if self._looks:
                     log.flush()
                     self._keep(progress)
                 say(progress)
         return self.folder / WEIGHTS
 
+    @property
+    def _looks(self) -> bool:
+        """Whether the state after this step is kept."""
+        return self.step % self.settings.every == 0 or self.step == self.settings.steps
+
     def _advance(self) -> Progress:
         began = time.monotonic()
-        torch.manual_seed(self.settings.seed * 1_000_003 + self.step)
+        torch.manual_seed(self.settings.seed * 1_000_003 + self.step + (self.processes.rank << 40))
         found = self.batch(self.step).on(self.device)
         rate = self.settings.rate_at(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        decided, slow = losses(self.model, found)
-        (decided + self.settings.slow * slow).backward()
+        lost, count = self._lost(found)
+        (self.processes.count * (lost[0] + self.settings.slow * lost[1])).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         self.optimizer.step()
         self.step += 1
-        count = int((found.tokens[..., 0] > 0).sum())
         self.tokens += count
-        looks = self.step % self.settings.every == 0 or self.step == self.settings.steps
-        checked = self.checked() if looks and self.development else None
+        looks = self._looks and self.development and self.processes.first
+        checked = self.checked() if looks else None
+        decided, slow = self.processes.total(torch.stack(lost).detach()).tolist()
         seconds = time.monotonic() - began
-        return Progress(self.step, decided.item(), slow.item(), rate, count, seconds, checked)
+        return Progress(self.step, decided, slow, rate, count, seconds, checked)
+
+    def _lost(self, found: Batch) -> tuple[tuple[Tensor, Tensor], int]:
+        """This process's parts of the two losses, whose sums over all are the means of the whole
+        batch, and the tokens of all."""
+        own = torch.stack(
+            (
+                found.decisions.weights.sum(),
+                found.tokens.new_tensor(len(found.slow)),
+                (found.tokens[..., 0] > 0).sum(),
+            )
+        ).double()
+        total = self.processes.total(own)
+        shares = (own / total.clamp(min=1e-9)).float()
+        decided, slow = losses(self.model, found, self.reading)
+        return (shares[0] * decided, shares[1] * slow), int(total[2])
 
     def batch(self, step: int) -> Batch:
-        """The batch of a step, always the same one."""
+        """What this process reads in a step, always the same."""
         own = self.settings
         source = np.random.default_rng((own.seed, step))
         chosen = []
@@ -214,7 +247,7 @@ class Training:
             turn, place = divmod(number, len(self.lessons))
             lesson = self.lessons[_order(own.seed, turn, len(self.lessons))[place]]
             chosen.append((lesson, drawn(lesson, own.answers, source, own.told)))
-        return batch(self.model.shape, chosen)
+        return batch(self.model.shape, self.processes.part(chosen))
 
     def checked(self) -> tuple[float, float]:
         """The two losses on the development lessons, means over batches."""
@@ -293,9 +326,10 @@ class Training:
             replace_file(path, text.encode())
 
 
-def losses(model: Model, found: Batch) -> tuple[Tensor, Tensor]:
-    """The losses of the decisions and of the value head."""
-    hidden = model(found.tokens, found.positions, found.mask).flatten(0, 1)
+def losses(model: Model, found: Batch, reading: Any = None) -> tuple[Tensor, Tensor]:
+    """The losses of the decisions and of the value head; `reading` is what is called in place of
+    the model."""
+    hidden = (reading or model)(found.tokens, found.positions, found.mask).flatten(0, 1)
     slow = slow_loss(model, hidden[found.ends], found.slow, torch.ones_like(found.slow))
     return decision_loss(model, hidden, found.decisions), slow
 

@@ -138,7 +138,8 @@ def _shares(writer: Writer, hidden: Floats, tokens: list[Token]) -> NDArray[np.f
     table = filled_twice([writer.words.rows(tokens)])
     scores = writer.model.scores(hidden, table)[0].astype(np.float64)
     weights: NDArray[np.float64] = np.exp(scores - scores.max())
-    return weights / weights.sum()
+    found: NDArray[np.float64] = weights / weights.sum()
+    return found
 
 
 @lru_cache(maxsize=1)
