@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 import tensorc as tc
+from bench import gpu_schedules as steps
 from tensorc.ir.nodes import Func
+from tensorc.schedule.schedule import Schedule
+from tensorc.space.default import default_schedule
 
 Array = np.ndarray[Any, Any]
 
@@ -20,6 +23,8 @@ class Golden:
 
     `reference` takes the inputs in order and gives the output; `torch` is an expression in x, the
     inputs as tensors on the device, that computes the same, and `flops` counts its operations.
+    `schedule` takes the program and a target; by default, the rules do. `tolerance` is the largest
+    error that is right, relative to the largest result.
     """
 
     make: Callable[..., Func]
@@ -28,6 +33,8 @@ class Golden:
     reference: Callable[..., Array]
     torch: str
     flops: Callable[..., int] = lambda *sizes: int(np.prod(sizes))
+    schedule: Callable[[Func, str], Schedule] = default_schedule
+    tolerance: float = 1e-4
 
 
 def matmul(m: int, n: int, depth: int) -> Func:
@@ -57,30 +64,6 @@ def depthwise(channels: int, side: int) -> Func:
         name="Y",
     )
     return tc.func_of([X, W], [Y], name="depthwise")
-
-
-def softmax(rows: int, columns: int) -> Func:
-    A = _input("A", rows, columns)
-    k, m = (tc.reduce_axis(columns, name=a) for a in "km")
-    M = tc.compute((rows,), lambda i: tc.max(A[i, k], axis=k), name="M")
-    E = tc.compute((rows, columns), lambda i, j: tc.exp(A[i, j] - M[i]), name="E")
-    S = tc.compute((rows,), lambda i: tc.sum(E[i, m], axis=m), name="S")
-    B = tc.compute((rows, columns), lambda i, j: E[i, j] / S[i], name="B")
-    return tc.func_of([A], [B], name="softmax")
-
-
-def layer_norm(rows: int, columns: int) -> Func:
-    A, G = _input("A", rows, columns), _input("G", columns)
-    k, m = (tc.reduce_axis(columns, name=a) for a in "km")
-    M = tc.compute((rows,), lambda i: tc.sum(A[i, k], axis=k), name="M")
-    D = tc.compute((rows, columns), lambda i, j: A[i, j] - M[i] * (1.0 / columns), name="D")
-    V = tc.compute((rows,), lambda i: tc.sum(D[i, m] * D[i, m], axis=m), name="V")
-    B = tc.compute(
-        (rows, columns),
-        lambda i, j: D[i, j] * tc.rsqrt(V[i] * (1.0 / columns) + 1e-5) * G[j],
-        name="B",
-    )
-    return tc.func_of([A, G], [B], name="layer_norm")
 
 
 def reduction(rows: int, columns: int) -> Func:
@@ -118,6 +101,12 @@ def _each_window(x: Array, w: Array) -> Array:
     return np.sum(parts, axis=0)
 
 
+def _of_pixels(x: Array, w: Array) -> Array:
+    high, wide = x.shape[1] - 2, x.shape[2] - 2
+    return np.asarray(sum(x[:, a : a + high, b : b + wide] @ w[a, b]
+                          for a in range(3) for b in range(3)))  # fmt: skip
+
+
 def _softmax(a: Array) -> Array:
     e = np.exp(a - a.max(1, keepdims=True))
     return np.asarray(e / e.sum(1, keepdims=True))
@@ -143,10 +132,24 @@ CASES: Mapping[str, Golden] = {
         "torch.nn.functional.conv2d(x[0][None], x[1][:, None], groups=x[0].shape[0])[0]",
         lambda c, s: 18 * c * s * s,
     ),
-    "softmax": Golden(softmax, (6, 200), (8192, 4096), _softmax, "torch.softmax(x[0], 1)"),
+    "conv2d of pixels": Golden(
+        steps.conv2d_program, (1, 8, 128, 8, 16), (16, 128, 128, 64, 64), _of_pixels,
+        "torch.nn.functional.conv2d(x[0].movedim(3, 1), x[1].movedim((3, 2), (0, 1)))"
+        ".movedim(1, 3)",
+        lambda n, c, f, h, w: 18 * n * c * f * h * w, steps.conv2d,
+    ),
+    "softmax": Golden(
+        steps.softmax_program, (2, 2048), (8192, 4096), _softmax, "torch.softmax(x[0], 1)",
+        schedule=steps.rows_in_registers,
+    ),
     "layer norm": Golden(
-        layer_norm, (5, 256), (8192, 4096), _layer_norm,
+        steps.layer_norm_program, (2, 2048), (8192, 4096), _layer_norm,
         "torch.nn.functional.layer_norm(x[0], x[1].shape, x[1])",
+        schedule=steps.rows_in_registers,
+    ),
+    "total": Golden(
+        steps.total_program, (128, 1024), (8192, 8192), lambda a: a.sum().reshape(1),
+        "x[0].sum().reshape(1)", schedule=steps.total,
     ),
     "reduction": Golden(
         reduction, (6, 300), (8192, 8192), lambda a: a.sum(1), "x[0].sum(1)"

@@ -179,12 +179,19 @@ def from_memory(s: Scope, text: Text, dtype: DType) -> Text:
 def to_memory(s: Scope, text: Text, dtype: DType) -> Text:
     """The element that a value is stored as."""
     if dtype in HALVES:
-        rounding = f"tc_round_{dtype}("
-        if text.text.startswith(rounding) and _closes(text.text, len(rounding) - 1):
+        loading, rounding = f"tc_{dtype}(", f"tc_round_{dtype}("
+        if _is_call(text.text, loading):
+            # An element that is copied stays what it is.
+            return Text(text.text[len(loading) : -1])
+        if _is_call(text.text, rounding):
             # Rounding and storing is one conversion.
             text = Text(text.text[len(rounding) : -1])
         return s.call(f"tc_to_{dtype}", text)
     return text
+
+
+def _is_call(text: str, start: str) -> bool:
+    return text.startswith(start) and _closes(text, len(start) - 1)
 
 
 def _closes(text: str, start: int) -> bool:
@@ -244,7 +251,7 @@ def _unary(s: Scope, op: str, a: Text, dtype: DType) -> Text:
     if op == "abs":
         return _math(s, "fabs", (a,), dtype)
     if op == "sigmoid":
-        return _rounded(s, s.call("tc_sigmoid", a), dtype)
+        return _rounded(s, s.call(_own("tc_sigmoid", dtype), a), dtype)
     return _math(s, op, (a,), dtype)
 
 
@@ -263,6 +270,11 @@ def _math(s: Scope, op: str, operands: tuple[Text, ...], dtype: DType) -> Text:
     return result if op in _EXACT or op == "fabs" else _rounded(s, result, dtype)
 
 
+def _own(helper: str, dtype: DType) -> str:
+    """The helper for a float type: compilers warn of an overload that nothing calls."""
+    return f"{helper}_f64" if dtype is DType.F64 else helper
+
+
 def _rounded(s: Scope, text: Text, dtype: DType) -> Text:
     return s.call(f"tc_round_{dtype}", text) if dtype in HALVES else text
 
@@ -274,7 +286,7 @@ def _binary(s: Scope, expr: Binary, lane: int) -> Text:
         return _operator(op, a, b)
     if op in ("min", "max"):
         if dtype.is_float:
-            return s.call(f"tc_f{op}", a, b)
+            return s.call(_own(f"tc_f{op}", dtype), a, b)
         return Text(f"{s.helper(f'tc_{op}')}<{s.kind(dtype)}>({a.text}, {b.text})")
     if op in _DIVISIONS:
         return _division(s, expr, a, b, dtype)

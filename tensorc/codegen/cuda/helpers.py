@@ -174,11 +174,15 @@ template <typename T> DEVICE T tc_max(T a, T b) { return a < b ? b : a; }
     "tc_fmin": Helper("""
 // NaN wins, and -0 is less than 0.
 DEVICE float tc_fmin(float a, float b) { return a != a || b != b ? a + b : fminf(a, b); }
-DEVICE double tc_fmin(double a, double b) { return a != a || b != b ? a + b : fmin(a, b); }
+"""),
+    "tc_fmin_f64": Helper("""
+DEVICE double tc_fmin_f64(double a, double b) { return a != a || b != b ? a + b : fmin(a, b); }
 """),
     "tc_fmax": Helper("""
 DEVICE float tc_fmax(float a, float b) { return a != a || b != b ? a + b : fmaxf(a, b); }
-DEVICE double tc_fmax(double a, double b) { return a != a || b != b ? a + b : fmax(a, b); }
+"""),
+    "tc_fmax_f64": Helper("""
+DEVICE double tc_fmax_f64(double a, double b) { return a != a || b != b ? a + b : fmax(a, b); }
 """),
     "tc_abs": Helper("""
 template <typename T> DEVICE T tc_abs(T a) { return a < 0 ? (T)(0ull - (unsigned long long)a) : a; }
@@ -216,7 +220,9 @@ template <typename T> DEVICE T tc_floormod(T a, T b) {
     ),
     "tc_sigmoid": Helper("""
 DEVICE float tc_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-DEVICE double tc_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+"""),
+    "tc_sigmoid_f64": Helper("""
+DEVICE double tc_sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
 """),
     "tc_clamped": Helper("""
 // Truncated and saturated to low ... high, which a double holds exactly; NaN gives 0.

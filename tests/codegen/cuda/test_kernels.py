@@ -292,3 +292,11 @@ def test_names_that_nvrtc_has_taken(name: str) -> None:
     assert len(names) == 2
     assert name not in names
     compile_cuda(lowered(s).source, "sm_80")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_helpers_for_each_float_without_a_warning(dtype: str) -> None:
+    text = ADD.replace("f32", dtype).replace("A[i] + B[i]", "min(sigmoid(A[i]), max(A[i], B[i]))")
+    s = schedule(text)
+    s.bind(s.split("i", 8)[1], "threadIdx.x")
+    assert compile_cuda(lowered(s).source, "sm_90").warnings == ()
