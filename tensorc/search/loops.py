@@ -90,9 +90,7 @@ class _Picture:
         self.layouts: set[str] = set()
         for stage in facts.stages:
             for axis in stage.axes:
-                # Of an extent that moves, and of none, no more is known than of one iteration.
-                extent = max(axis.extent, 1)
-                self.loops[axis.name] = LoopView("range", ((axis.name, extent),))
+                self.loops[axis.name] = LoopView("range", ((axis.name, axis.extent),))
             own = {axis.name: axis.name for axis in stage.axes}
             self.stages[stage.name] = _Stage(stage, list(own), own)
 

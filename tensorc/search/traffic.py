@@ -39,7 +39,8 @@ class Access:
             span = 1
             for axis, step in indexed:
                 span += step * (counts.get(axis, 1) - 1)
-            last = min(span, size)
+            # Of a loop whose extent moves, nothing is known but that it may run.
+            last = max(min(span, size), 1)
             elements *= last
         size = self.operand.bits // 8
         if self.packed or not self.touches:
