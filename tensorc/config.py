@@ -12,6 +12,8 @@ num_threads      TENSORC_NUM_THREADS      workers of a parallel loop; the proces
 cache_dir        TENSORC_CACHE_DIR        where compiled code is kept; `tensorc` in the user's
                                           cache directory
 verify           TENSORC_VERIFY           check the IR after every stage; no
+data_dir         TENSORC_DATA_DIR         where weights that were adapted to this machine are kept;
+                                          `tensorc` in the user's data directory
 database         TENSORC_DATABASE         records of measurements that `compile` takes schedules
                                           from: a file, or a folder of them; none
 ===============  =======================  =======================================================
@@ -33,11 +35,12 @@ from typing import TYPE_CHECKING
 
 from tensorc.errors import ArgumentError
 
-__all__ = ["cache_dir", "database", "num_threads", "scope", "verify"]
+__all__ = ["cache_dir", "data_dir", "database", "num_threads", "scope", "verify"]
 
 if TYPE_CHECKING:
     num_threads: int
     cache_dir: Path
+    data_dir: Path
     verify: bool
     database: Path | None
 
@@ -156,6 +159,16 @@ def _user_cache() -> Path:
     return Path(base).expanduser() / "tensorc"
 
 
+def _user_data() -> Path:
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+    elif sys.platform == "darwin":
+        base = "~/Library/Application Support"
+    else:
+        base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser() / "tensorc"
+
+
 def _parse_switch(value: object) -> bool:
     if isinstance(value, bool):
         return value
@@ -169,6 +182,7 @@ class _ConfigModule(ModuleType):
 
     num_threads = _Setting("num_threads", "TENSORC_NUM_THREADS", _parse_threads, _processors)
     cache_dir = _Setting("cache_dir", "TENSORC_CACHE_DIR", _parse_directory, _user_cache)
+    data_dir = _Setting("data_dir", "TENSORC_DATA_DIR", _parse_directory, _user_data)
     verify = _Setting("verify", "TENSORC_VERIFY", _parse_switch, lambda: False)
     database = _Setting("database", "TENSORC_DATABASE", _parse_database, lambda: None)
 

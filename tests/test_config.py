@@ -15,7 +15,7 @@ from tensorc.errors import ArgumentError
 
 @pytest.fixture(autouse=True)
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NUM_THREADS", "CACHE_DIR", "VERIFY"):
+    for name in ("NUM_THREADS", "CACHE_DIR", "DATA_DIR", "VERIFY"):
         monkeypatch.delenv(f"TENSORC_{name}", raising=False)
 
 
@@ -27,6 +27,10 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.cache_dir == Path("/somewhere/tensorc")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert config.cache_dir == Path.home() / ".cache" / "tensorc"
+    monkeypatch.setenv("XDG_DATA_HOME", "/elsewhere")
+    assert config.data_dir == Path("/elsewhere/tensorc")
+    monkeypatch.delenv("XDG_DATA_HOME")
+    assert config.data_dir == Path.home() / ".local" / "share" / "tensorc"
 
 
 def test_environment_is_read_at_each_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -115,7 +119,7 @@ def test_refused_variable_is_named(name: str, text: str, monkeypatch: pytest.Mon
 
 
 def test_unknown_setting_lists_the_known() -> None:
-    known = "num_threads, cache_dir, verify"
+    known = "num_threads, cache_dir, data_dir, verify"
     with pytest.raises(ArgumentError, match=known), config.scope(threads=2):
         pass
     with pytest.raises(AttributeError, match="threads"):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensorc.cli.app import AsJson, app
+from tensorc.cli.app import AsJson, Threads, app
 from tensorc.cli.refusals import emit, refusals
+from tensorc.cli.searches import INTERRUPTED
 
-__all__ = ["app", "evaluate", "evolve", "pack", "train"]
+__all__ = ["adapt", "app", "evaluate", "evolve", "pack", "train"]
 
 if TYPE_CHECKING:
     from tensorc.tlm.train import Progress
@@ -51,7 +53,8 @@ def train(
 ) -> None:
     """Train the language model on records and evolved sentences of the training tasks.
 
-    Started again with the same arguments, it goes on where it was stopped.
+    Started again with the same arguments, it goes on where it was stopped. torchrun has several
+    processes train together.
     """
     from tensorc.cli.training import Wanted, train_model
     from tensorc.tlm.vocabulary import vocabulary
@@ -65,6 +68,8 @@ def train(
     )  # fmt: skip
     with refusals(as_json):
         found = train_model(wanted, _say)
+    if found is None:
+        return
     emit(found) if as_json else typer.echo(f"{found['weights']}: {found['step']} steps")
 
 
@@ -112,6 +117,46 @@ def evaluate(
     with refusals(as_json):
         found = evaluate_model(weights, data, split)
     emit(found.as_dict()) if as_json else typer.echo(str(found))
+
+
+@app.command()
+def adapt(
+    minutes: Annotated[float, typer.Option(help="the budget; a run that was ended goes on")] = 30.0,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option(help="a training task or a network of the set; repeatable; default: any"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="the file; default: the weights of this machine")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="those to begin with; default: those in use")
+    ] = None,
+    threads: Threads = 0,
+    seed: Annotated[int, typer.Option(min=0, help="of all random numbers")] = 0,
+    executor: Annotated[str, typer.Option(help="local, or dask://HOST:PORT")] = "local",
+    as_json: AsJson = False,
+) -> None:
+    """Adapt the language model to this machine: measure where it is unsure, and learn that."""
+    from tensorc import config
+    from tensorc.cli.training import adapt_model
+
+    with refusals(as_json), interruptible():
+        found = adapt_model(
+            weights, out, tasks or (), minutes, threads or config.num_threads, seed, executor,
+            lambda text: typer.echo(f"# {text}", err=True),
+        )  # fmt: skip
+    emit(found.as_dict()) if as_json else typer.echo(str(found))
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Say, when the user interrupts an adaptation, that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("# interrupted: what was measured is kept; the same command goes on", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @app.command()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,17 +14,22 @@ from tensorc.errors import ArgumentError
 from tensorc.runtime.measure.record import Record
 from tensorc.runtime.measure.records import read_records
 from tensorc.search.database import files_in
-from tensorc.tasks import SPLITS, Split
+from tensorc.target import Target
+from tensorc.tasks import SPLITS, KnownTask, Split, task_set
 from tensorc.tlm import evolve, packed
 from tensorc.tlm.failures import library
 from tensorc.tlm.lessons import Counted, Group, Lesson, groups, lessons
 from tensorc.tlm.vocabulary import vocabulary
 
 if TYPE_CHECKING:
+    from tensorc.tlm.adaptation import Report
     from tensorc.tlm.evaluate import Evaluation
+    from tensorc.tlm.processes import Processes
     from tensorc.tlm.train import Progress
 
 ALL = "all"
+LARGEST = 2e9
+"""Tasks of more float operations are not measured unless they are named: they take long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +45,27 @@ class Wanted:
     device: str
 
 
-def train_model(wanted: Wanted, say: Callable[[Progress], None]) -> dict[str, Any]:
-    """Train, and where the weights are.
+def train_model(wanted: Wanted, say: Callable[[Progress], None]) -> dict[str, Any] | None:
+    """Train, and where the weights are; None in a process of torchrun's that is not the first.
 
     Raises:
         ArgumentError: a library is missing, or an argument is wrong.
         DataError, WeightsError, RecordsError: a file cannot be used.
     """
     library("torch", "train")
+    from tensorc.tlm.processes import joined
+
+    with joined(wanted.device) as processes:
+        return _trained(wanted, say, processes)
+
+
+def _trained(
+    wanted: Wanted, say: Callable[[Progress], None], processes: Processes
+) -> dict[str, Any] | None:
     from tensorc.tlm import weights
     from tensorc.tlm.curve import curve
     from tensorc.tlm.model import Shape
+    from tensorc.tlm.processes import device_of
     from tensorc.tlm.train import Settings, Training
 
     own = [lesson for path in wanted.data for lesson in lessons_of(path, "training")]
@@ -64,8 +80,11 @@ def train_model(wanted: Wanted, say: Callable[[Progress], None]) -> dict[str, An
     else:
         shape = start.model.shape
     settings = Settings(**wanted.settings)
-    training = Training(own, wanted.out, settings, shape, held, start, wanted.device)
+    device = device_of(wanted.device, processes)
+    training = Training(own, wanted.out, settings, shape, held, start, device, processes)
     path = training.run(say)
+    if not processes.first:
+        return None
     picture = curve(wanted.out)
     return {
         "weights": str(path),
@@ -126,6 +145,47 @@ def evaluate_model(path: Path, data: Sequence[Path], split: str) -> Evaluation:
     if not found:
         raise ArgumentError("data", f"there are no lessons of the split {split!r} in it")
     return evaluate.evaluate(model, found)
+
+
+def adapt_model(
+    weights: Path | None,
+    out: Path | None,
+    tasks: Sequence[str],
+    minutes: float,
+    threads: int,
+    seed: int,
+    executor: str,
+    say: Callable[[str], None],
+) -> Report:
+    """Adapt weights to this machine.
+
+    Raises:
+        ArgumentError: a library is missing, a name is that of no task to learn from, or as `adapt`.
+        DataError, WeightsError, RecordsError, MeasureError: as `adapt`.
+    """
+    library("torch", "adapt")
+    from tensorc.runtime.measure.executors import measurer
+    from tensorc.tlm import schedule
+    from tensorc.tlm import weights as stored
+    from tensorc.tlm.adapt import adapt
+    from tensorc.tlm.adaptation import Wanted
+
+    known = task_set()
+    light = [task for task in known if task.flops <= LARGEST]
+    chosen = [one for name in tasks for one in known.of_origin(name) or [known[name]]]
+    wanted = Wanted(
+        tuple(chosen) or tuple(_mixed(task for task in light if task.split == "training")),
+        tuple(_mixed(task for task in light if task.split == "development")),
+        Target.parse("cpu"), threads, minutes, seed,
+    )  # fmt: skip
+    base = stored.load(schedule.place(weights))
+    with measurer(executor) as own:
+        return adapt(base, out or schedule.adapted(), wanted, own, say=say)
+
+
+def _mixed(tasks: Iterable[KnownTask]) -> list[KnownTask]:
+    """Tasks in an order in which those beside each other have nothing in common."""
+    return sorted(tasks, key=lambda task: hashlib.sha256(task.name.encode()).digest())
 
 
 def pack_lessons(data: Sequence[Path], out: Path, split: str) -> int:

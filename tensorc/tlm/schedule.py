@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import warnings
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from tensorc.space.space import Space
 from tensorc.target import Target
 from tensorc.tlm.failures import LengthError, VocabularyError, WeightsError, library
 from tensorc.tlm.sentence import prompt
+from tensorc.tlm.vocabulary import vocabulary
 
 if TYPE_CHECKING:
     from tensorc.tlm.decode import Writer
@@ -43,7 +45,7 @@ def scheduler(
 
     Args:
         target: the machine that code is made for.
-        weights: the file; by default the one that `TENSORC_TLM` names.
+        weights: the file; by default the one that `TENSORC_TLM` names, or that of this machine.
         threads: that the tasks run on; `config.num_threads` by default.
         count: sentences that are written for one that is taken, 16 by default; with 1 each
             decision is the likeliest.
@@ -99,16 +101,28 @@ def digest() -> str:
 
 
 def place(weights: str | os.PathLike[str] | None = None) -> Path:
-    """The file of weights: the one given, or what `TENSORC_TLM` names.
+    """The file of weights: the one given, or what `TENSORC_TLM` names, or those that were adapted
+    to this machine.
 
     Raises:
-        WeightsError: neither names one.
+        WeightsError: there are none of these.
     """
     found = weights or os.environ.get(VARIABLE)
-    if not found:
+    if found:
+        return Path(found)
+    own = adapted()
+    if not own.exists():
         reason = f"there are no weights: set {VARIABLE} to a file that `tensorc train` made"
         raise WeightsError("weights", reason)
-    return Path(found)
+    return own
+
+
+def adapted() -> Path:
+    """Where `tensorc adapt` keeps the weights of this machine, and of this vocabulary."""
+    known = json.dumps([Target.parse("cpu").to_json(), vocabulary().hash], sort_keys=True)
+    name = hashlib.sha256(known.encode()).hexdigest()[:12]
+    folder: Path = config.data_dir
+    return folder / "tlm" / f"{name}.safetensors"
 
 
 def opened(weights: str | os.PathLike[str] | None = None) -> Writer:

@@ -14,3 +14,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def no_weights_of_the_user(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights that were adapted to this machine are not those of a test."""
+    monkeypatch.setenv("TENSORC_DATA_DIR", str(tmp_path_factory.getbasetemp() / "data"))
