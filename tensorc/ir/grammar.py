@@ -8,9 +8,10 @@ import re
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import get_args
 
 from tensorc.dtype import DType
-from tensorc.ir.nodes import BinaryOp, LoopKind, UnaryOp
+from tensorc.ir.nodes import BinaryOp, LoopKind, Mode, UnaryOp
 
 # Binding strength, from the loosest; a conditional expression is looser than all.
 ANY, OR, AND, NOT, COMPARE = 0, 1, 2, 3, 4
@@ -68,6 +69,18 @@ ASSIGNMENTS: Mapping[str, str] = {
 }
 REDUCTION_OF: Mapping[str, str] = {symbol: op for op, symbol in ASSIGNMENTS.items()}
 
+MODES: tuple[Mode, ...] = get_args(Mode)
+# What one would write for a mode. As the whole of an extent such a word is a slip: it would add a
+# dimension to the buffer and leave its mode as it was.
+MODE_MEANT: Mapping[str, Mode] = {mode: mode for mode in MODES} | {
+    "input": "in", "inputs": "in", "inp": "in", "read": "in", "readonly": "in", "read_only": "in",
+    "output": "out", "outputs": "out", "outp": "out", "result": "out", "write": "out",
+    "writeonly": "out", "write_only": "out",
+    "in_out": "inout", "inoutput": "inout", "input_output": "inout", "inputoutput": "inout",
+    "readwrite": "inout", "read_write": "inout", "rw": "inout", "io": "inout",
+    "constant": "const", "constants": "const", "weight": "const", "weights": "const",
+}  # fmt: skip
+
 # What a name may not be unless it stands in backticks.
 RESERVED = frozenset({*keyword.kwlist, "inf", "nan"})
 NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
@@ -84,6 +97,14 @@ def name_text(name: str) -> str:
     if _PLAIN.fullmatch(name) and name not in RESERVED:
         return name
     return quoted(name, "`")
+
+
+def mode_slip(name: str) -> str | None:
+    """Why a word is no extent although it could name a size; None if it is no word for a mode."""
+    if name not in MODE_MEANT:
+        return None
+    meant = f'did you mean "{MODE_MEANT[name]}"? ' if name not in MODES else ""
+    return f"{name} is a word for a mode, not a size; {meant}the modes are {', '.join(MODES)}"
 
 
 def quoted(value: str, quote: str = '"') -> str:

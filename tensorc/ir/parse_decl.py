@@ -14,7 +14,6 @@ from tensorc.ir.nodes import Buffer, Expr, Mode, Scope, Span, Var
 from tensorc.ir.parse_expr import ExpressionParser
 from tensorc.ir.terms import Term
 
-MODES: tuple[Mode, ...] = typing.get_args(Mode)
 SCOPES: tuple[Scope, ...] = typing.get_args(Scope)
 
 
@@ -127,6 +126,7 @@ class DeclarationParser(ExpressionParser):
 
     def extent(self) -> Expr:
         token = self.token
+        self.refuse_mode(token)
         if token.kind != "string":
             return self.unread("a shape", DType.INDEX)
         if not self.declares:
@@ -143,6 +143,17 @@ class DeclarationParser(ExpressionParser):
             raise self.expected("an operator or the end of the string")
         self.tokens, self.position = outer
         return expr
+
+    def refuse_mode(self, token: Token) -> None:
+        """Refuse a word for a mode as an extent that would declare a size of that name."""
+        if not self.declares or token.value in self.names.sizes:
+            return
+        bare = token.kind == "name" and (self.ahead(",") or self.ahead("]"))
+        if token.kind == "string" or (bare and self.outside.value(token.value) is None):
+            # In backticks, which the text of such a name includes, it is a size after all.
+            reason = grammar.mode_slip(token.text if bare else token.value)
+            if reason is not None:
+                raise self.error(token, reason)
 
     def tokens_inside(self, token: Token) -> list[Token]:
         """The tokens of a string's value, at the places that they have in the source."""
@@ -231,7 +242,7 @@ class DeclarationParser(ExpressionParser):
             if item.kind == "string" and self.ahead(":"):
                 self.position += 2
                 self.storage_item(item, storage)
-            elif item.kind == "string" and item.value in MODES:
+            elif item.kind == "string" and item.value in grammar.MODES:
                 mode = _mode(self.next().value)
             elif mode is not None:
                 raise self.expected("no extent after the mode")
@@ -258,4 +269,4 @@ class DeclarationParser(ExpressionParser):
 
 
 def _mode(name: str) -> Mode:
-    return next(mode for mode in MODES if mode == name)
+    return next(mode for mode in grammar.MODES if mode == name)

@@ -97,11 +97,18 @@ def _param_type(param: Param) -> str:
     value = param.value
     if isinstance(value, Var):
         return str(value.dtype)
-    parts = [f'"{value.dtype}"', *(print_expr(n, DType.INDEX) for n in value.shape)]
+    parts = [f'"{value.dtype}"', *map(_extent, value.shape)]
     if param.mode != "in":
         parts.append(f'"{param.mode}"')
     parts += (f'"{key}": {text}' for key, text in _storage(value))
     return f"Buffer[{', '.join(parts)}]"
+
+
+def _extent(expr: Expr) -> str:
+    """An extent of a parameter, in backticks where it would be read as a slip for a mode."""
+    if isinstance(expr, Var) and expr.name in grammar.MODE_MEANT:
+        return grammar.quoted(expr.name, "`")
+    return print_expr(expr, DType.INDEX)
 
 
 def _storage(buffer: Buffer) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import Literal, NoReturn, TypeAlias
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, ExpressionError
+from tensorc.ir.grammar import mode_slip
 from tensorc.ir.handles import Handle, Value, literal
 from tensorc.ir.nodes import Buffer, Const, Expr, Load, Span, Var
 from tensorc.ir.types import dtype_of
@@ -199,6 +200,9 @@ def dimensions(shape: Shape) -> tuple[Expr, ...]:
 
 
 def _dimension(size: object) -> Expr:
+    slip = mode_slip(size) if isinstance(size, str) else None
+    if slip is not None:
+        raise ArgumentError("shape", f"{slip}; a placeholder takes mode='in' or mode='const'")
     expr = bound(size, "shape")
     if isinstance(expr, Const) and expr.value < 0:
         raise ArgumentError("shape", f"a size is at least 0, got {expr.value}")

@@ -49,7 +49,9 @@ from tensorc.ir.walk import leaves, replace, seq, written
 Draw = Callable[..., object]
 DATA = [t for t in DType if t is not DType.INDEX]
 
-PLAIN_NAMES = ("A", "B", "C", "i", "j", "k", "C.acc.in", "i.init", "x_2", "C_2", "exp", "f32", "β")
+PLAIN_NAMES = (
+    "A", "B", "C", "i", "j", "k", "C.acc.in", "i.init", "x_2", "C_2", "exp", "f32", "output", "β",
+)  # fmt: skip
 ODD_NAMES = (
     "layer1.weight", "1234", "double", "threadIdx", "a b", "in", "inf", "nan.x", "nan", "True",
     "it's", 'say "x"', "back`tick", "back\\slash", "two\nlines", "tab\t", "\0", "\u2028", "#",

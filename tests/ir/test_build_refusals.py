@@ -82,6 +82,10 @@ ARGUMENTS = {
     "float size": (lambda: tc.placeholder((1.5,), "f32"), r"`shape`: expected integers, sizes"),
     "no shape": (lambda: tc.placeholder(None, "f32"), r"`shape`: expected a tuple"),
     "size of an axis": (lambda: tc.placeholder((k,), "f32"), r"`shape`: k is no size"),
+    "a mode as a size": (
+        lambda: tc.placeholder((8, "output"), "f32"),
+        r"output is a word for a mode, not a size; did you mean \"out\"\? .* mode='in'",
+    ),
     "dtype": (lambda: tc.placeholder((1,), "f31"), r"`dtype`: unknown dtype 'f31'; legal here"),
     "index data": (lambda: tc.placeholder((1,), "index"), r"use 'i64'"),
     "name": (lambda: tc.placeholder((1,), "f32", name=""), r"`name`: expected some text"),

@@ -351,6 +351,10 @@ def untyped(A):
     pass
 
 
+def moded(A: Buffer["f32", 8, "output"]):
+    pass
+
+
 def halves(A: Buffer["f32", 4]):
     A[1 // 0] = 1
 
@@ -369,6 +373,7 @@ def unfinished(A: Buffer["f32", "N +"]):
         (endless, "while", "found `while`"),
         (default, "tc.DType = 1.0", "tc.DType is no type"),
         (untyped, "):", "expected `:` and a type"),
+        (moded, '"output"', 'not a size; did you mean "out"?'),
         (halves, "// 0", "division"),
         (unfinished, '"]', "expected an expression"),
     ],
