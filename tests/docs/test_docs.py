@@ -65,6 +65,20 @@ def test_the_reference_has_every_public_name_once() -> None:
         assert getattr(importlib.import_module(module), attribute).__doc__, name
 
 
+def test_every_layer_and_every_command_is_told_of() -> None:
+    """What is there and on no page, a reader takes for what comes later."""
+    commands = importlib.import_module("tensorc.cli.train").app.registered_commands
+    importlib.import_module("tensorc.cli.searches")
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    for command in commands:
+        name = command.name or command.callback.__name__
+        assert f"`{name}" in page, name
+    layers = (ROOT / "README.md").read_text(encoding="utf-8").split("## ")
+    (shown,) = (text for text in layers if text.startswith("Layers"))
+    for package in (ROOT / "tensorc").glob("*/__init__.py"):
+        assert re.search(rf"\b{package.parent.name}\b", shown), package
+
+
 def test_pages_that_docs_fills_say_so() -> None:
     """A reader of the repository sees directives in place of what they make."""
     for page in (ROOT / "docs").rglob("*.md"):
