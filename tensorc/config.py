@@ -16,6 +16,8 @@ data_dir         TENSORC_DATA_DIR         where weights that were adapted to thi
                                           `tensorc` in the user's data directory
 database         TENSORC_DATABASE         records of measurements that `compile` takes schedules
                                           from: a file, or a folder of them; none
+tlm_network      TENSORC_TLM_NETWORK      what runs the language model: "native" is of kernels that
+                                          tensorc compiles, "torch" of PyTorch; native
 ===============  =======================  =======================================================
 
 A value that a setting refuses raises `ArgumentError`, which names the setting or the variable.
@@ -35,7 +37,7 @@ from typing import TYPE_CHECKING
 
 from tensorc.errors import ArgumentError
 
-__all__ = ["cache_dir", "data_dir", "database", "num_threads", "scope", "verify"]
+__all__ = ["cache_dir", "data_dir", "database", "num_threads", "scope", "tlm_network", "verify"]
 
 if TYPE_CHECKING:
     num_threads: int
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     data_dir: Path
     verify: bool
     database: Path | None
+    tlm_network: str
 
 MAX_THREADS = 4096
 SWITCH_WORDS = {
@@ -55,6 +58,7 @@ SWITCH_WORDS = {
     "no": False,
     "off": False,
 }
+NETWORKS = ("native", "torch")
 _NO_OVERRIDES: Mapping[str, object] = MappingProxyType({})
 # Scopes belong to a thread or an asyncio task, so that one test or request cannot disturb another.
 _scoped: ContextVar[Mapping[str, object]] = ContextVar("tensorc.config", default=_NO_OVERRIDES)
@@ -177,6 +181,12 @@ def _parse_switch(value: object) -> bool:
     raise ValueError(f"expected a bool or one of {', '.join(SWITCH_WORDS)}")
 
 
+def _parse_network(value: object) -> str:
+    if isinstance(value, str) and value.strip().lower() in NETWORKS:
+        return value.strip().lower()
+    raise ValueError(f"expected one of {', '.join(NETWORKS)}")
+
+
 class _ConfigModule(ModuleType):
     """The class of this module: a module's own variables could be neither read late nor checked."""
 
@@ -185,6 +195,7 @@ class _ConfigModule(ModuleType):
     data_dir = _Setting("data_dir", "TENSORC_DATA_DIR", _parse_directory, _user_data)
     verify = _Setting("verify", "TENSORC_VERIFY", _parse_switch, lambda: False)
     database = _Setting("database", "TENSORC_DATABASE", _parse_database, lambda: None)
+    tlm_network = _Setting("tlm_network", "TENSORC_TLM_NETWORK", _parse_network, lambda: "native")
 
     def __dir__(self) -> list[str]:
         return __all__

@@ -17,7 +17,7 @@ from tensorc.schedule.schedule import Schedule
 from tensorc.space.default import default_schedule
 from tensorc.space.space import Space
 from tensorc.target import Target
-from tensorc.tlm.failures import LengthError, VocabularyError, WeightsError, library
+from tensorc.tlm.failures import LengthError, VocabularyError, WeightsError
 from tensorc.tlm.sentence import prompt
 from tensorc.tlm.vocabulary import vocabulary
 
@@ -51,7 +51,7 @@ def scheduler(
             decision is the likeliest.
 
     Raises:
-        ArgumentError: torch or safetensors is not installed.
+        ArgumentError: `config.tlm_network` is "torch", and torch or safetensors is not installed.
         TargetError: the target is not understood.
         WeightsError: there are no weights, or they cannot be used.
     """
@@ -126,9 +126,9 @@ def adapted() -> Path:
 
 
 def opened(weights: str | os.PathLike[str] | None = None) -> Writer:
-    """The model of a file, read again when the file changes. Raises as `scheduler`."""
-    library("torch")
-    return _opened(*_stamp(place(weights)))
+    """The model of a file, run by `config.tlm_network`, read again when the file changes. Raises as
+    `scheduler`."""
+    return _opened(*_stamp(place(weights)), config.tlm_network)
 
 
 def _stamp(file: Path) -> tuple[str, int, int]:
@@ -141,12 +141,12 @@ def _stamp(file: Path) -> tuple[str, int, int]:
 
 
 @lru_cache(maxsize=2)
-def _opened(path: str, changed: int, size: int) -> Writer:
+def _opened(path: str, changed: int, size: int, network: str) -> Writer:
     del changed, size
     from tensorc.tlm.decode import Writer
-    from tensorc.tlm.weights import load
+    from tensorc.tlm.weights import load, load_native
 
-    return Writer(load(path).model)
+    return Writer(load_native(path) if network == "native" else load(path).model)
 
 
 @lru_cache(maxsize=2)

@@ -10,19 +10,24 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorc
 from tensorc.errors import ArgumentError
 from tensorc.tlm.failures import WeightsError, library
-from tensorc.tlm.model import Model, Shape
+from tensorc.tlm.network import Network, Shape
 from tensorc.tlm.packed import metadata, replace_file
+from tensorc.tlm.tensors import tensors as plain
 from tensorc.tlm.vocabulary import vocabulary
 
+if TYPE_CHECKING:
+    from tensorc.tlm.model import Model
+
 FORMAT = "tensorc tlm 1"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,28 +76,63 @@ def load(path: str | os.PathLike[str]) -> Weights:
             or format.
     """
     data, kept, tensors = unpacked(path)
-    try:
-        shape = Shape(**json.loads(kept["shape"]))
+    from tensorc.tlm.model import Model
+
+    def made(shape: Shape) -> Model:
         model = Model(shape)
         model.load_state_dict(tensors)
-        provenance = json.loads(kept.get("provenance", "{}"))
+        model.eval()
+        return model
+
+    model = _network(str(path), kept, made)
+    provenance = _held(str(path), lambda: json.loads(kept.get("provenance", "{}")))
+    return Weights(model, provenance, hashlib.sha256(data).hexdigest())
+
+
+def load_native(path: str | os.PathLike[str]) -> Network:
+    """The network of a file on kernels that tensorc compiles: neither torch nor safetensors is
+    needed.
+
+    Raises:
+        WeightsError: as `load`.
+    """
+    from tensorc.tlm.native import Native
+
+    _, kept, tensors = unpacked(path, plain)
+    return _network(str(path), kept, lambda shape: Native(shape, tensors))
+
+
+def _network(path: str, kept: Mapping[str, str], made: Callable[[Shape], T]) -> T:
+    return _held(path, lambda: made(Shape(**json.loads(kept["shape"]))))
+
+
+def _held(path: str, made: Callable[[], T]) -> T:
+    """What a file holds, or the error that it does not."""
+    try:
+        return made()
     except (KeyError, ValueError, TypeError, RuntimeError, ArgumentError) as error:
-        raise WeightsError(str(path), f"it holds no network: {str(error)[:300]}") from None
-    return Weights(model.eval(), provenance, hashlib.sha256(data).hexdigest())
+        raise WeightsError(path, f"it holds no network: {str(error)[:300]}") from None
 
 
-def unpacked(path: str | os.PathLike[str]) -> tuple[bytes, Mapping[str, str], dict[str, Any]]:
-    """The bytes of a file of weights, what is kept as text, and its tensors. Raises as `load`."""
-    safetensors = library("safetensors.torch")
-    broken = library("safetensors").SafetensorError
+def unpacked(
+    path: str | os.PathLike[str], read: Callable[[bytes], dict[str, Any]] | None = None
+) -> tuple[bytes, Mapping[str, str], dict[str, Any]]:
+    """The bytes of a file of weights, what is kept as text, and its tensors. Raises as `load`.
+
+    Args:
+        path: the file.
+        read: gives the tensors of its bytes and raises ValueError where there are none; those of
+            torch by default.
+    """
+    read = read or _torch_tensors()
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise WeightsError(str(path), f"cannot be read: {error.strerror}") from None
     try:
         kept = metadata(data)
-        tensors = safetensors.load(data)
-    except (ValueError, KeyError, broken) as error:
+        tensors = read(data)
+    except (ValueError, KeyError) as error:
         reason = f"it is truncated or damaged ({error}): copy or train it anew"
         raise WeightsError(str(path), reason) from None
     if kept.get("format") != FORMAT:
@@ -103,6 +143,19 @@ def unpacked(path: str | os.PathLike[str]) -> tuple[bytes, Mapping[str, str], di
         reason = f"it is of the vocabulary {known}: take weights of this version, or train anew"
         raise WeightsError(str(path), reason)
     return data, kept, tensors
+
+
+def _torch_tensors() -> Callable[[bytes], dict[str, Any]]:
+    safetensors, broken = library("safetensors.torch"), library("safetensors").SafetensorError
+
+    def read(data: bytes) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = safetensors.load(data)
+        except broken as error:
+            raise ValueError(str(error)) from None
+        return found
+
+    return read
 
 
 def revision() -> str:

@@ -214,8 +214,9 @@ def test_without_torch(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise ImportError(f"No module named {name!r}", name=name) if name else real(name, *more)
 
     monkeypatch.setattr("importlib.import_module", missing)
-    with pytest.raises(
-        ArgumentError, match=r"torch is not installed.*pip install 'tensorc\[tlm\]'"
+    with (
+        tensorc.config.scope(tlm_network="torch"),
+        pytest.raises(ArgumentError, match=r"torch is not installed.*pip install 'tensorc\[tlm\]'"),
     ):
         use.scheduler(TARGET)
     with pytest.raises(ArgumentError, match=r"safetensors.*pip install 'tensorc\[tlm\]'"):
