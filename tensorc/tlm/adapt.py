@@ -49,6 +49,8 @@ RUN, RECORDS = "run.json", "records.jsonl"
 HELD, ASKED, MEASURED, TRAINED = 0.2, 0.3, 0.65, 0.9
 """Shares of the time after which the held-out tasks are measured, the model was asked where it is
 unsure, the training tasks are measured, and the training ends. The rest is for the comparison."""
+LEAST = 8
+"""So many tasks are asked about however little time there is: it takes seconds."""
 SENTENCES = 8
 """So many of a task are measured at a time, from those expected to be fast to the slow ones."""
 RATE = 1e-4
@@ -179,7 +181,7 @@ class _Adaptation:
         if self.state.asked:
             return
         for number, task in enumerate(self.wanted.tasks):
-            if number and self._left(ASKED) <= 0:
+            if number >= LEAST and self._left(ASKED) <= 0:
                 break
             found = self._written(task.func, 0)
             if found:
@@ -211,21 +213,21 @@ class _Adaptation:
 
     def _measured(self, task: KnownTask, journal: Journal, visit: int) -> float | None:
         """Measure sentences of a task: how far the times, log2 by the best, are from what the value
-        head expects on the average. None where that cannot be told."""
+        head expects on the average. None where nothing can be measured."""
         found = self._written(task.func, visit)
         if not found:
             return None
         places = np.linspace(0, len(found) - 1, min(SENTENCES, len(found))).round().astype(int)
         chosen = [found[place] for place in dict.fromkeys(places.tolist())]
-        tried = self._tried(task.func, [one.sentence for one in chosen], journal)
+        rules, *tried = self._tried(task.func, [one.sentence for one in chosen], journal)
         seconds = np.array([min(one.record.times, default=math.inf) for one in tried])
-        self.say(
-            f"{task.name}: {sum(one.record.ok for one in tried)} of {len(tried)} right, "
-            f"{sum(one.known for one in tried)} known"
-        )
-        if not np.isfinite(seconds).any():
+        known = sum(one.known for one in tried)
+        wrong = int(np.isinf(seconds).sum())
+        self.say(f"{task.name}: {len(tried)} measured, {known} of them earlier, {wrong} wrong")
+        best = min(rules.record.seconds, *(one.record.seconds for one in tried))
+        if math.isinf(best):
             return None
-        slow = np.minimum(np.log2(seconds / seconds.min()), WORST)
+        slow = np.minimum(np.log2(seconds / best), WORST)
         return float(np.abs(slow - [one.slowness for one in chosen]).mean())
 
     def _written(self, func: Func, visit: int) -> list[Written]:
@@ -243,12 +245,12 @@ class _Adaptation:
         return sorted(rated, key=lambda one: one.slowness)
 
     def _tried(self, func: Func, chosen: Sequence[Sentence], journal: Journal) -> list[Tried]:
+        """The rules' sentence, then those that were chosen, measured."""
         problem = Problem(func, self.wanted.target, self.wanted.threads)
         search = Search(
             problem, lambda *_: _Given(chosen), self.wanted.seed, journal, self.measurer
         )
-        search.rules()
-        return list(search.batch(len(chosen)))
+        return [search.rules(), *search.batch(len(chosen))]
 
     # Learning -------------------------------------------------------------------------------------
 
@@ -304,7 +306,7 @@ class _Adaptation:
         learned = sum(count > 0 for count in self.state.visits.values())
         seconds = self.state.spent + self.clock() - self.since
         return Report(
-            len(self.state.held), learned, sum(record.ok for record in self._records()),
+            len(self.state.held), learned, sum(bool(one.times) for one in self._records()),
             self.state.steps, seconds, before, after, kept, path,
         )  # fmt: skip
 

@@ -40,6 +40,8 @@ def wild(**sizes: Any) -> Model:
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "weights.safetensors"
     weights.save(wild(), path)
+    # Kernels of our own take seconds to compile, and give the same.
+    monkeypatch.setenv("TENSORC_TLM_NETWORK", "torch")
     monkeypatch.setenv(use.VARIABLE, str(path))
     return path
 

@@ -80,6 +80,8 @@ def test_the_best_that_was_ruled_out() -> None:
 
 def test_the_command_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights.save(wild(), tmp_path / "w.safetensors")
+    # Kernels of our own take seconds to compile, and give the same.
+    monkeypatch.setenv("TENSORC_TLM_NETWORK", "torch")
     monkeypatch.setenv(use.VARIABLE, str(tmp_path / "w.safetensors"))
     source = tmp_path / "p.py"
     source.write_text(
