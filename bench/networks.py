@@ -153,6 +153,9 @@ def _child(options: argparse.Namespace) -> int:
     made = subject(name, **({"num_hidden_layers": options.layers} if name == "llama-7b" else {}))
     writes = Writes(config.cache_dir / "compiled")
     found = run_network(made, peers, options.threads, say, options.repeats)
+    if found.failed:
+        print(found.summary(), file=sys.stderr)
+        return 1
     figures = {**found.as_dict(), "written": writes.counts()}
     options.json.write_text(json.dumps(figures))
     return 0

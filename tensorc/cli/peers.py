@@ -7,13 +7,13 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from tensorc.cli.subject import Subject
-from tensorc.errors import ArgumentError, TensorcError
+from tensorc.errors import ArgumentError
 from tensorc.graph.torch_examples import FAILURES
 from tensorc.graph.torch_tensors import first_line
 
@@ -24,7 +24,7 @@ def peer(name: str, subject: Subject, threads: int, folder: Path) -> Call:
     """A call of the subject by a peer, ready to run on so many threads.
 
     `folder` is where it may put files; its code may have to be made in the first call. What the
-    peer raises itself is not caught: see `refusing`.
+    peer raises itself is not caught: see `failures`.
 
     Raises:
         ArgumentError: a package is missing, or the peer does not take this network.
@@ -45,20 +45,19 @@ def require(names: Iterable[str], subject: Subject) -> None:
             _module(subject, name)
 
 
-@contextlib.contextmanager
-def refusing(name: str, subject: Subject) -> Iterator[None]:
-    """Raises ArgumentError for what a peer raises over a network that it does not take."""
-    try:
-        yield
-    except TensorcError:
-        raise
-    except _failures() as error:
-        reason = f"{name} fails on {subject.name}: {type(error).__name__}: {first_line(error)}"
-        raise ArgumentError("compare", reason) from error
+def reason_of(error: Exception) -> str:
+    """One line of what `failures` are: what it came to at first, since torch's exporter tells of
+    its stages above that."""
+    if isinstance(error, ArgumentError):
+        return error.reason
+    while isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
-def _failures() -> tuple[type[Exception], ...]:
-    """What peers raise. The errors of ONNX Runtime, where it is in use, derive from no others."""
+def failures() -> tuple[type[Exception], ...]:
+    """What peers raise over a network that they do not take. The errors of ONNX Runtime, where it
+    is in use, derive from no others."""
     module = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
     names = vars(module).values() if module is not None else ()
     own = (one for one in names if isinstance(one, type) and issubclass(one, Exception))

@@ -8,13 +8,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tensorc import config
 from tensorc.cli.memory import peak_of, resident
-from tensorc.cli.peers import Call, peer, refusing, require
+from tensorc.cli.peers import Call, failures, peer, reason_of, require
 from tensorc.cli.subject import Subject, relative_error
 from tensorc.codegen.elf import code_bytes
 from tensorc.codegen.pipeline import Options
@@ -53,7 +53,8 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run of a network found. `runners` has ours first.
+    """What a run of a network found. `runners` has ours first; `failed` says, for each peer that
+    does not take the network, why.
 
     `import_seconds` come before the seconds in which ours is made; `cold` says that the cache was
     empty then. `code_bytes` are of all kernels together.
@@ -68,6 +69,7 @@ class Outcome:
     arena_bytes: int
     runners: Mapping[str, Runner]
     profile: Profile
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data: the figures, and a row for each task."""
@@ -75,6 +77,7 @@ class Outcome:
         roof = {"peak_flops": self.profile.peak_flops, "bandwidth": self.profile.bandwidth}
         return {
             **figures,
+            "failed": dict(self.failed),
             "runners": {name: asdict(runner) for name, runner in self.runners.items()},
             "roof": roof,
             "tasks": [task_row(one) for one in self.profile.tasks],
@@ -92,10 +95,12 @@ class Outcome:
         columns = ("", "best ms", "median", "faster", "(median)", "error", "memory", "made s",
                    "first ms")  # fmt: skip
         rows = [self._row(name, runner) for name, runner in self.runners.items()]
+        rows += [(name, "failed", *[""] * (len(columns) - 2)) for name in self.failed]
         legend = [f"best and median of {self.rounds} rounds in turns"]
         if len(self.runners) > 1:
             legend.append(f"faster: how many times {OURS} is as fast")
-        return "\n".join((head, "", text_table(columns, rows), "; ".join(legend)))
+        failures = (f"{name} failed: {reason}" for name, reason in self.failed.items())
+        return "\n".join((head, "", text_table(columns, rows), "; ".join(legend), *failures))
 
     def _row(self, name: str, runner: Runner) -> tuple[str, ...]:
         ours = self.runners[OURS]
@@ -138,27 +143,31 @@ def run_network(
 ) -> Outcome:
     """Compile and run a network, its peers beside it on as many threads.
 
-    `say` is told what goes on; with `cold`, everything is compiled, whatever the cache holds.
+    `say` is told what goes on; with `cold`, everything is compiled, whatever the cache holds. A
+    peer that fails on the network is left out, and the outcome says why.
 
     Raises:
-        ArgumentError: a peer is not installed, or does not take the network.
+        ArgumentError: a peer is not installed, or takes no networks of this kind.
     """
     require(peers, subject)
     target = Target.parse("cpu")
     with _session(threads, cold) as folder:
         empty = not any((config.cache_dir / "compiled").glob("*"))
         made: dict[str, _Made] = {}
+        failed: dict[str, str] = {}
         # Torch first: what it keeps for itself it would have kept without us.
         for name in sorted({OURS, *peers}, key=lambda name: (name != "torch", name != OURS)):
             say(f"compiling {subject.name}" if name == OURS else f"preparing {name}")
             if name == OURS:
                 made[name] = _prepared(_ours(subject, target))
                 continue
-            with refusing(name, subject):
+            try:
                 made[name] = _prepared(_peer(name, subject, threads, folder))
-        reference = _reference(subject, made)
+            except failures() as error:
+                failed[name] = reason_of(error)
+        reference = _reference(subject, made, failed)
         say("timing")
-        times = in_turns({name: made[name].call for name in (OURS, *peers)}, rounds)
+        times = in_turns({n: made[n].call for n in (OURS, *peers) if n in made}, rounds)
         say("measuring the machine")
         network = made[OURS].owner
         runners = {name: made[name].runner(times[name], reference) for name in times}
@@ -172,6 +181,7 @@ def run_network(
             network.arena_bytes,
             runners,
             profile_of(subject, network, threads),
+            failed,
         )
 
 
@@ -240,11 +250,11 @@ def _prepared(make: Callable[[], tuple[Call, Any]]) -> _Made:
     return _Made(call, owner, result, made - start, first, memory)
 
 
-def _reference(subject: Subject, made: Mapping[str, _Made]) -> Any:
+def _reference(subject: Subject, made: Mapping[str, _Made], failed: Collection[str]) -> Any:
     """The results that others are compared with, if there is anything but ours."""
     if "torch" in made:
         return made["torch"].result
-    if len(made) > 1 and subject.torch is not None:
+    if len(made) > 1 and subject.torch is not None and "torch" not in failed:
         return subject.torch(*subject.arguments, **subject.keywords)
     return made["onnxruntime"].result if "onnxruntime" in made else None
 

@@ -168,9 +168,28 @@ def test_a_peer_that_fails_is_named(tmp_path: Path) -> None:
     text = '<ir_version: 10, opset_import: ["" : 22]> g (bfloat16[4] x) => (y) { y = Sin (x) }'
     path = saved(text, tmp_path / "sine.onnx")
     assert called("run", path, "--rounds", 1).exit_code == 0
-    done = called("run", path, "--compare", "onnxruntime")
-    assert done.exit_code == 1
-    assert f"`compare`: onnxruntime fails on {path}: NotImplemented: " in done.stderr
+    done = called("run", path, "--compare", "onnxruntime", "--rounds", 1)
+    assert done.exit_code == 0
+    rows = [line for line in done.stdout.splitlines() if line.startswith("onnxruntime")]
+    assert rows[0].split() == ["onnxruntime", "failed"]
+    assert rows[1].startswith("onnxruntime failed: NotImplemented: ")
+    data = json.loads(called("run", path, "--compare", "onnxruntime", "--json").stdout)
+    assert list(data["runners"]) == ["tensorc"]
+    assert data["failed"]["onnxruntime"].startswith("NotImplemented: ")
+
+
+def test_a_peer_whose_export_fails_does_not_stop_the_others(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*arguments: object, **options: object) -> None:
+        raise torch.onnx.OnnxExporterError("stage 2 of 3") from ValueError("no such type\nat all")
+
+    monkeypatch.setattr(torch.onnx, "export", refused)
+    done = called("run", program, "--compare", PEERS, "--rounds", 1, "--json")
+    found = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert list(found["runners"]) == ["tensorc", "torch"]
+    assert found["failed"] == {"onnxruntime": "ValueError: no such type"}
 
 
 def test_what_cannot_be_compared_is_said_before_anything_is_compiled(
