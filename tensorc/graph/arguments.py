@@ -18,6 +18,7 @@ from tensorc.graph.evaluate import empty
 from tensorc.graph.graph import Array, Value
 from tensorc.graph.torch_tensors import storage, torch_dtype
 from tensorc.ir.interp.arrays import STORAGE
+from tensorc.ir.words import kind_of
 
 
 class Inputs:
@@ -184,14 +185,12 @@ def _plain_array(value: Value, argument: Any) -> Array:
     if isinstance(argument, np.ndarray):
         make = np.asarray
     if isinstance(argument, bool | int | float | list | tuple | str | type(None)):
-        raise ArgumentError(value.name, f"compiled for {value}, got a {type(argument).__name__}")
+        raise ArgumentError(value.name, f"compiled for {value}, got {kind_of(argument)}")
     if isinstance(argument, np.ma.MaskedArray):
         raise ArgumentError(value.name, "it is a masked array; pass its .data or .filled()")
     try:
         array = make(argument)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        reason = (
-            f"compiled for {value}, got a {type(argument).__name__}, which is no array: {error}"
-        )
+        reason = f"compiled for {value}, got {kind_of(argument)}, which is no array: {error}"
         raise ArgumentError(value.name, reason) from error
     return np.ascontiguousarray(array).reshape(array.shape)

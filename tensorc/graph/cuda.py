@@ -11,6 +11,7 @@ from tensorc.graph.backend import Backend, Runner, declared_shape
 from tensorc.graph.graph import Array
 from tensorc.graph.kernels import Scheduler, UnscheduledWarning
 from tensorc.ir.nodes import Buffer, Func
+from tensorc.ir.words import kind_of
 from tensorc.runtime.cuda import ArrayDevice, CudaModule, device_named
 from tensorc.schedule.schedule import Schedule
 from tensorc.space.default import default_schedule
@@ -65,7 +66,7 @@ def scheduled(func: Func, target: Target, scheduler: str | Scheduler) -> Func:
         made = scheduler(func)
         nest = made if isinstance(made, Func) else getattr(made, "func", None)
         if not isinstance(nest, Func):
-            reason = f"it gave a {type(made).__name__}; needed a Schedule or a Func"
+            reason = f"it gave {kind_of(made)}; needed a Schedule or a Func"
             raise ArgumentError("scheduler", reason)
         return nest
     if scheduler == "default":

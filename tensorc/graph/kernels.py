@@ -30,6 +30,7 @@ from tensorc.errors import ArgumentError, CacheWarning, LimitError, ParseError, 
 from tensorc.ir.nodes import Func
 from tensorc.ir.parse import parse
 from tensorc.ir.print import print_func
+from tensorc.ir.words import kind_of
 from tensorc.runtime.cache import CacheKey, CompileCache
 from tensorc.runtime.module import Module, Scheduled
 from tensorc.schedule.schedule import Schedule
@@ -100,7 +101,7 @@ def _parts(made: object) -> Nest:
         return made.func, made.state.packs
     func = made if isinstance(made, Func) else getattr(made, "func", None)
     if not isinstance(func, Func):
-        reason = f"it gave a {type(made).__name__}; needed a Schedule or a Func"
+        reason = f"it gave {kind_of(made)}; needed a Schedule or a Func"
         raise ArgumentError("scheduler", reason)
     return func, ()
 

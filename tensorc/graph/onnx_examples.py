@@ -14,6 +14,7 @@ from tensorc.errors import ArgumentError
 from tensorc.graph.graph import Array, Value
 from tensorc.graph.onnx_tensors import ELEMENT_TYPES, dtype_of, element_name, from_storage
 from tensorc.graph.unsupported import Problems
+from tensorc.ir.words import kind_of
 
 MOST_FIXED = 64
 """The elements up to which an input may be fixed to its example."""
@@ -90,11 +91,11 @@ def as_array(given: Any, name: str) -> Array:
     if isinstance(given, np.ndarray | np.generic):
         return np.asarray(given)
     if not hasattr(given, "__dlpack__"):
-        raise ArgumentError(name, f"expected an array, got a {type(given).__name__}")
+        raise ArgumentError(name, f"expected an array, got {kind_of(given)}")
     try:
         return np.from_dlpack(given)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        reason = f"a {type(given).__name__}, which is no array: {error}"
+        reason = f"{kind_of(given)}, which is no array: {error}"
         raise ArgumentError(name, reason) from error
 
 

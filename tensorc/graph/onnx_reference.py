@@ -13,6 +13,7 @@ from tensorc.graph.graph import Array
 from tensorc.graph.onnx_examples import as_array
 from tensorc.graph.onnx_fold import FAILURES, first_line
 from tensorc.graph.onnx_source import Source, is_model, read
+from tensorc.ir.words import kind_of
 
 
 def is_reference_model(reference: Any) -> bool:
@@ -44,7 +45,7 @@ def results_of(reference: Any, feeds: Mapping[str, Array]) -> list[Array]:
         found = reference(*feeds.values())
     else:
         reason = "expected a session of ONNX Runtime, a model, or a function"
-        raise ArgumentError("module", f"{reason}, got a {type(reference).__name__}")
+        raise ArgumentError("module", f"{reason}, got {kind_of(reference)}")
     several = found if isinstance(found, tuple | list) else [found]
     return [as_array(one, f"result {n} of the reference") for n, one in enumerate(several)]
 

@@ -36,6 +36,7 @@ from tensorc.graph.torch_import import CHECKS, import_graph, refuse_dynamic
 from tensorc.graph.torch_tensors import first_line, op_name
 from tensorc.graph.torch_values import result_arrays, values_of
 from tensorc.graph.unsupported import Unsupported, UnsupportedNetworkError
+from tensorc.ir.words import kind_of
 
 # What torch raises over an archive whose parts, or their contents, are not what it wrote.
 _DAMAGE = (
@@ -91,7 +92,7 @@ class Imported:
             if not hasattr(wanted, "value"):
                 tensors.append(leaf)
             elif not _is_same(leaf, wanted.value):
-                own = f"a {type(leaf).__name__}" if hasattr(leaf, "shape") else repr(leaf)
+                own = kind_of(leaf) if hasattr(leaf, "shape") else repr(leaf)
                 reason = f"the network was exported for {wanted.value!r}, got {own:.80}"
                 raise ArgumentError(wanted.name, reason)
         return tensors
@@ -209,8 +210,11 @@ def _loaded(source: Any, example_inputs: Sequence[Any] | None, example_keywords:
     elif example_inputs is not None or example_keywords is not None:
         examples = checked_kinds(example_inputs, example_keywords)
     if not isinstance(source, torch.export.ExportedProgram):
-        reason = "expected a torch.nn.Module, an ExportedProgram or the path of a .pt2 file"
-        raise ArgumentError("network", f"{reason}, got a {type(source).__name__}")
+        reason = (
+            "expected a torch.nn.Module, an ExportedProgram, an onnx.ModelProto or its bytes, or"
+            " the path of a .pt2 or .onnx file"
+        )
+        raise ArgumentError("network", f"{reason}, got {kind_of(source)}")
     if _needs_decomposition(source):
         refuse_dynamic(source)
         source = source.run_decompositions()

@@ -10,6 +10,7 @@ from tensorc.errors import ArgumentError
 from tensorc.graph.graph import Array, Value
 from tensorc.graph.torch_examples import FAILURES
 from tensorc.graph.torch_tensors import first_line, storage
+from tensorc.ir.words import kind_of
 
 
 def values_of(
@@ -69,7 +70,7 @@ def result_arrays(
     if isinstance(module, torch.export.ExportedProgram):
         module = module.module()
     if not callable(module):
-        reason = f"expected a module or a function, got a {type(module).__name__}"
+        reason = f"expected a module or a function, got {kind_of(module)}"
         raise ArgumentError("module", reason)
     positional = [pytree.tree_map(tensor, one) for one in arguments]
     named = {name: pytree.tree_map(tensor, one) for name, one in keywords.items()}

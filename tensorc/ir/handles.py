@@ -20,6 +20,7 @@ from tensorc.ir.nodes import Binary, BinaryOp, Cast, Const, Expr, Select, Unary,
 from tensorc.ir.operands import BOOL, FLOATS, INTEGERS, NUMBERS, OPERANDS
 from tensorc.ir.print import print_expr
 from tensorc.ir.types import dtype_of
+from tensorc.ir.words import kind_of
 
 Number: TypeAlias = bool | int | float
 Value: TypeAlias = "Handle | Number"
@@ -221,7 +222,7 @@ def literal(value: object, dtype: DType, where: str) -> Const:
         value = float(value)
         fits = dtype.is_float and math.isinf(dtype.wrap(value)) == math.isinf(value)
     else:
-        what = f"a {type(value).__name__}"
+        what = kind_of(value)
         if hasattr(value, "ndim"):
             what += " (index it to read one element, e.g. A[i, j])"
         raise ExpressionError(f"{where} takes an expression or a number, not {what}")

@@ -25,6 +25,7 @@ from tensorc.ir.interp.scalars import floordiv, floormod, truncdiv, truncmod
 from tensorc.ir.nodes import Binary, Buffer, Const, Expr, Param, Select, Unary, Var
 from tensorc.ir.print import print_expr
 from tensorc.ir.walk import nodes
+from tensorc.ir.words import kind_of
 
 # f16 and bf16 scalars travel as their bits: C has no portable type for either.
 CTYPES: Mapping[DType, type] = {
@@ -187,7 +188,7 @@ def scalar(param: Var, value: object) -> int | float:
     Raises:
         ArgumentError: the value is of another kind or out of range.
     """
-    got = f"it is {value!r}" if isinstance(value, _NUMBERS) else f"it is a {type(value).__name__}"
+    got = f"it is {value!r}" if isinstance(value, _NUMBERS) else f"it is {kind_of(value)}"
     number = value.item() if isinstance(value, np.generic) else value
     dtype = param.dtype
     if dtype is DType.BOOL:

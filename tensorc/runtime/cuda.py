@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import importlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Never, NoReturn, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -25,13 +26,14 @@ from tensorc.codegen.cuda.source import Parameter
 from tensorc.codegen.nvrtc import Output, compile_cuda, version
 from tensorc.codegen.pipeline import Options
 from tensorc.dtype import DType
-from tensorc.errors import ArgumentError, CompileError, LimitError, TensorcError
+from tensorc.errors import ArgumentError, CompileError, LimitError, TargetError, TensorcError
 from tensorc.ir.interp.arrays import STORAGE
 from tensorc.ir.interp.program import evaluate
 from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, Seq, Stmt
 from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
 from tensorc.ir.walk import variables
+from tensorc.ir.words import counted
 from tensorc.runtime.abi import Signature
 from tensorc.runtime.array import View
 from tensorc.runtime.cache import CacheKey, CompileCache
@@ -94,6 +96,7 @@ class CudaModule(Module):
             raise ArgumentError("checks", "code for a cuda device has none; emulate it instead")
         verify(func)
         self.func, self.target, self._options = func, target, options
+        self._packs = tuple(packs)
         host = Target.parse("cpu") if packs else target
         self._packed = {
             name: Packed([packer(f, host) for n, f in packs if n == name]) for name in dict(packs)
@@ -118,14 +121,17 @@ class CudaModule(Module):
         """The parameters and sizes of the interface."""
         return Signature(self.func.name, self.func.params)
 
-    def __call__(self, *arguments: object) -> None:
-        """Run the function; on a GPU its arrays are arrays there, such as CuPy's.
+    def __call__(self, *arguments: object, **named: Never) -> None:
+        """Run the function; on a GPU its arrays are arrays there, such as CuPy's. There are no
+        arguments by name.
 
         Raises:
             ArgumentError: an argument does not fit, or is an array on the wrong side.
             DeviceError: the device cannot be had, or a launch failed.
             LimitError: a grid would be larger than the device allows.
         """
+        if named:
+            self._refuse_names(named)
         if self.device.name != "emulated":
             if self._packed:
                 reason = (
@@ -168,16 +174,19 @@ class CudaModule(Module):
     def stages(self) -> tuple[str, ...]:
         """What `source` can show."""
         names = (name for kernel in self.kernels for name, _ in kernel.stages)
-        return ("ir", "cuda", "ptx", *dict.fromkeys(names))
+        return ("ir", "entry", "cuda", "ptx", *dict.fromkeys(names))
 
     def source(self, stage: str = "cuda") -> str:
-        """The program after a stage of lowering; "cuda" is the CUDA C++, "ptx" what NVRTC makes.
+        """The program after a stage of lowering; "entry" is the check of the arguments, "cuda" the
+        CUDA C++, "ptx" what NVRTC makes.
 
         Raises:
             ArgumentError: there is no such stage; the message lists those there are.
         """
         if stage == "ir":
             return print_func(self.func)
+        if stage == "entry":
+            return self._entry.source
         if stage == "cuda":
             return self.program.source
         if stage == "ptx":
@@ -187,6 +196,41 @@ class CudaModule(Module):
             legal = ", ".join(self.stages)
             raise ArgumentError("stage", f"there is no {stage!r}; legal here: {legal}")
         return "\n".join(found)
+
+    def __repr__(self) -> str:
+        held = self.__dict__.get("device", self._wanted)
+        device = held if isinstance(held, str) else held.name
+        facts = f"{counted(len(self.kernels), 'kernel')}; device {device}"
+        return f"<CudaModule {self.signature}\n  {self._machine}; {facts}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A module travels as its program, and with the name of its device."""
+        arguments = (self.func, self.target, self._options, self._packs, self._wanted)
+        return CudaModule, arguments
+
+    # What only code for a CPU has -----------------------------------------------------------------
+
+    @property
+    def address(self) -> NoReturn:
+        """Raises TargetError: kernels of a device have no address in this process."""
+        raise self._only_cpu("address", "call the module; `kernels` lists what it launches")
+
+    def save(self, path: str | os.PathLike[str], *, prefix: str = "") -> NoReturn:
+        """Raises TargetError: a file for C would need the host's program, which runs in Python."""
+        instead = '`cubin()` is the machine code, `ptx()` its text, `source("cuda")` the CUDA C++'
+        raise self._only_cpu("save", instead)
+
+    def profile(self, *arguments: object, repeats: int = 20) -> NoReturn:
+        """Raises TargetError: kernels of a device have no clocks around their nests."""
+        raise self._only_cpu("profile", "`report()` says what bounds each kernel")
+
+    def _only_cpu(self, what: str, instead: str) -> TargetError:
+        reason = f"`{what}` is of modules for a CPU; this one is for {self._machine}"
+        return TargetError(f"{reason}: {instead}")
+
+    @property
+    def _machine(self) -> str:
+        return f"{self.target.kind}:{self.target.cpu}"
 
     # The host's program ---------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorc.codegen import cubin
 from tensorc.errors import ArgumentError
+from tensorc.ir.words import kind_of
 from tensorc.runtime.device import (
     Argument,
     DeviceError,
@@ -151,7 +152,7 @@ class CupyDevice:
             ArgumentError: the array is not one of the GPU, or is not compact.
         """
         if not hasattr(array, "__cuda_array_interface__"):
-            reason = f"a {type(array).__name__} is not in the memory of a GPU; pass a CuPy array"
+            reason = f"{kind_of(array)} is not in the memory of a GPU; pass a CuPy array"
             raise ArgumentError(name, reason)
         held = self._cupy.asarray(array)
         if not held.flags.c_contiguous:

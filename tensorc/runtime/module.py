@@ -6,9 +6,9 @@ import ctypes
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Never, NoReturn, Protocol
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from tensorc.ir.nodes import Buffer, Func, Var
 from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
 from tensorc.ir.walk import replace
+from tensorc.ir.words import counted, kind_of
 from tensorc.runtime import aot, parallel
 from tensorc.runtime.abi import Signature, alignment_of, extents
 from tensorc.runtime.array import aligned_bytes, empty, numpy_dtype, of_storage, view
@@ -89,7 +90,7 @@ def build(
     """
     func = what if isinstance(what, Func) else getattr(what, "func", None)
     if not isinstance(func, Func):
-        reason = f"it is a {type(what).__name__}; needed a Func or a Schedule"
+        reason = f"it is {kind_of(what)}; needed a Func or a Schedule"
         raise ArgumentError("what", reason)
     if isinstance(what, Func) and not checks:
         verify(what)
@@ -131,6 +132,7 @@ class Module:
         packs: Sequence[tuple[str, Func]] = (),
     ):
         self.func, self.target, self._options = func, target, options
+        self._packs = tuple(packs)
         self._packed = {
             name: Packed([packer(f, target) for n, f in packs if n == name]) for name in dict(packs)
         }
@@ -140,8 +142,8 @@ class Module:
         self._entry = make_entry(self.signature, self._code.parallel)
         self._call: Call = self._first_call
 
-    def __call__(self, *arguments: object) -> None:
-        """Run the kernel.
+    def __call__(self, *arguments: object, **named: Never) -> None:
+        """Run the kernel. There are no arguments by name.
 
         Raises:
             ArgumentError: an argument does not fit.
@@ -149,7 +151,14 @@ class Module:
             RuntimeCheckError: a run-time check failed (only with checks=True).
             LimitError: a workspace or the threads could not be had.
         """
+        if named:
+            self._refuse_names(named)
         self._call(*arguments)
+
+    def _refuse_names(self, named: Mapping[str, object], *, outputs: bool = True) -> NoReturn:
+        names = [param.name for param in self.signature.params if outputs or param.mode != "out"]
+        reason = f"arguments have no names but an order: {', '.join(names)}"
+        raise ArgumentError(next(iter(named)), reason)
 
     def _first_call(self, *arguments: object) -> None:
         call = self._bound(self.signature.function(self.address))
@@ -174,13 +183,13 @@ class Module:
         bits: Array = packed.owner
         return bits.view(numpy_dtype(DType.BF16, name))
 
-    def fill(self, *inputs: object) -> Array:
+    def fill(self, *inputs: object, **named: Never) -> Array:
         """Like `run`, for one output, which is in storage form: of bf16 the bits, as uint16.
 
         Raises:
             ArgumentError: as `run`; or there is not one output.
         """
-        arguments = self._arguments(inputs)
+        arguments = self._arguments(inputs, named)
         outputs = [p.value for p in self.signature.params if p.mode == "out"]
         if len(outputs) != 1:
             names = ", ".join(output.name for output in outputs) or "none"
@@ -200,7 +209,7 @@ class Module:
         workspaces = Workspaces(self._code.parallel)
         return self._entry.bind(function, self._failure, parallel.prepare, workspaces)
 
-    def run(self, *inputs: object) -> Any:
+    def run(self, *inputs: object, **named: Never) -> Any:
         """Run the kernel on the parameters that are not "out", in order, and make the others.
 
         Returns the new NumPy arrays: one alone, several as a tuple, None for none.
@@ -208,7 +217,7 @@ class Module:
         Raises:
             ArgumentError: as a call; or an output has a size that no input tells.
         """
-        arguments = self._arguments(inputs)
+        arguments = self._arguments(inputs, named)
         sizes = self._sizes(arguments)
         made = {
             param.name: _output(param.value, sizes)
@@ -220,13 +229,17 @@ class Module:
         outputs = tuple(made.values())
         return outputs[0] if len(outputs) == 1 else outputs or None
 
-    def _arguments(self, inputs: Sequence[object]) -> dict[str, object]:
+    def _arguments(
+        self, inputs: Sequence[object], named: Mapping[str, object]
+    ) -> dict[str, object]:
         """The inputs by name, once there are as many as parameters that are not "out"."""
+        if named:
+            self._refuse_names(named, outputs=False)
         signature = self.signature
         names = [param.name for param in signature.params if param.mode != "out"]
         if len(inputs) != len(names):
             missing = names[len(inputs)] if len(inputs) < len(names) else f"#{len(names) + 1}"
-            needed = f"{len(names)} inputs ({', '.join(names)})"
+            needed = f"{counted(len(names), 'input')} ({', '.join(names)})"
             raise ArgumentError(missing, f"{signature.name} takes {needed}, got {len(inputs)}")
         return dict(zip(names, inputs, strict=True))
 
@@ -309,7 +322,7 @@ class Module:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A module travels as its program; the other process takes its code from the cache."""
-        return Module, (self.func, self.target, self._options)
+        return Module, (self.func, self.target, self._options, self._packs)
 
     def __repr__(self) -> str:
         code = self._code

@@ -105,7 +105,7 @@ ENTRIES = [
     ("tc.compute((4,), lambda i, j: 1.0)", "argument `fn`: it takes 2 indices (i, j), the shape"),
     ("tc.func_of(3, [])", "argument `inputs`: expected tensors, got 3"),
     ("tc.func_of([], [])", "argument `outputs`: expected one or more tensors"),
-    ("tc.build(3)", "argument `what`: it is a int; needed a Func or a Schedule"),
+    ("tc.build(3)", "argument `what`: it is an int; needed a Func or a Schedule"),
     ("tc.Trace.from_json(3)", "argument `text`: expected the text of a trace, got 3"),
     ("tc.Trace.from_json('')", "<trace>:1:1: Expecting value"),
     ("tc.Trace.from_json('{')", "<trace>:1:2: Expecting property name"),

@@ -136,7 +136,7 @@ class Scaled(nn.Module):
         (1, 1.0, "1.0"),
         (None, 1, "1"),
         (2.0, X, "a Tensor"),
-        (None, np.ones(3), "a ndarray"),
+        (None, np.ones(3), "an ndarray"),
     ],
     ids=range(7),
 )
@@ -334,6 +334,13 @@ def test_no_file_is_refused(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")
+def test_what_is_no_network_is_refused() -> None:
+    legal = r"an onnx\.ModelProto or its bytes, or the path of a \.pt2 or \.onnx file"
+    for thing, kind in ((42, "an int"), (abs, "a builtin_function_or_method")):
+        with pytest.raises(ArgumentError, match=f"{legal}, got {kind}$"):
+            load(thing)
+
+
 def test_a_script_module_is_refused() -> None:
     with pytest.raises(ArgumentError, match="a ScriptModule; pass the module that it was made"):
         compile(torch.jit.trace(nn.Linear(3, 2).eval(), (X,)), (X,))

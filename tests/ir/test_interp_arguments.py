@@ -45,7 +45,7 @@ def test_arguments_of_every_kind() -> None:
     [
         ({"A": None}, 'argument `A`: missing; it is an "in" parameter'),
         ({"Z": 1}, "argument `Z`: `f` has no such parameter; it has A, H, alpha, n, flag, C"),
-        ({"A": [[1.0]]}, "argument `A`: expected a NumPy array, got list"),
+        ({"A": [[1.0]]}, "argument `A`: expected a NumPy array, got a list"),
         (
             {"A": np.ones((2, 4))},
             "argument `A`: expected an array of float32 for f32, got float64",

@@ -277,6 +277,16 @@ def test_a_module_travels_as_its_program(rows):
     assert (again.func, again.target) == (rows.func, rows.target)
 
 
+def test_arguments_have_an_order_and_no_names(rows):
+    a = random(3, 4)
+    names = [param.name for param in rows.signature.params]
+    with pytest.raises(ArgumentError, match=f"`x`: .* no names but an order: {', '.join(names)}$"):
+        rows(x=a)
+    for method in (rows.run, rows.fill):
+        with pytest.raises(ArgumentError, match=f"`x`: .* an order: {names[0]}$"):
+            method(x=a)
+
+
 def test_the_interpreter_runs_during_a_call(matmul):
     a = np.zeros((400, 400), np.float32)
     c = np.zeros_like(a)

@@ -15,6 +15,7 @@ from tensorc.ir.interp.program import evaluate
 from tensorc.ir.interp.ranges import LARGEST_SIZE, dtype_range
 from tensorc.ir.nodes import Buffer, Func, Param, Var
 from tensorc.ir.walk import variables
+from tensorc.ir.words import kind_of
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -132,7 +133,7 @@ def shape_of(buffer: Buffer, sizes: Mapping[str, int]) -> tuple[int, ...]:
 def _check_array(buffer: Buffer, array: Any, sizes: dict[str, int]) -> None:
     """Check the dtype and rank of an array, and read its symbolic sizes off its shape."""
     if not isinstance(array, np.ndarray):
-        raise ArgumentError(buffer.name, f"expected a NumPy array, got {type(array).__name__}")
+        raise ArgumentError(buffer.name, f"expected a NumPy array, got {kind_of(array)}")
     held = np.dtype("uint16") if array.dtype.name == "bfloat16" else array.dtype
     if held != STORAGE[buffer.dtype]:
         wanted = f"{STORAGE[buffer.dtype]} for {buffer.dtype}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import pickle
 from typing import Any
 
 import numpy as np
@@ -61,11 +62,29 @@ def test_compiling_needs_no_device() -> None:
             module.run(a, 1.0, 1, np.float16(0), True)
 
 
+def test_what_a_module_for_a_cpu_can_and_this_cannot() -> None:
+    module = tc.build(bound())
+    assert repr(module).endswith("cuda:sm_90; 1 kernel; device cupy>")
+    assert "def call(*arguments):" in module.source("entry")
+    again = pickle.loads(pickle.dumps(module))
+    assert (again.source(), again.target, repr(again)) == (
+        module.source(), module.target, repr(module)
+    )  # fmt: skip
+    with pytest.raises(tc.TargetError, match=r"`save` .* this one is for cuda:sm_90: `cubin\(\)`"):
+        module.save("f.o")
+    with pytest.raises(tc.TargetError, match=r"`profile` .* `report\(\)`"):
+        module.profile()
+    with pytest.raises(tc.TargetError, match=r"`address` .* call the module"):
+        _ = module.address
+    with pytest.raises(tc.ArgumentError, match="`A`: arguments have no names but an order: A, al"):
+        module(A=1)
+
+
 def test_devices_and_stages_that_are_not_there() -> None:
     s = bound()
     with pytest.raises(tc.ArgumentError, match="legal here: emulated, cupy"):
         tc.build(s, device="tpu").run(np.zeros(1, "f4"), 1.0, 1, np.float16(0), True)
-    with pytest.raises(tc.ArgumentError, match="legal here: ir, cuda, ptx, kernel"):
+    with pytest.raises(tc.ArgumentError, match="legal here: ir, entry, cuda, ptx, kernel"):
         tc.build(s, device="emulated").source("sass")
     with pytest.raises(tc.ArgumentError, match="a device is for cuda targets"):
         tc.build(tc.parse(SCALED), device="emulated")
