@@ -32,6 +32,8 @@ from tensorc.ir.nodes import Alloc, Buffer, Seq, Stmt
 from tensorc.runtime.cuda import CudaModule, device_named
 
 EXAMINED = ("matmul f32", "transpose")
+KINDS: Mapping[str, type[np.generic]] = {"f32": np.float32, "f16": np.float16}
+"""The element types of the golden kernels."""
 RUNS = 20
 METRICS = (
     "l1tex__data_bank_conflicts_pipe_lsu.sum,smsp__sass_average_data_bytes_per_sector_mem_global"
@@ -146,7 +148,8 @@ def checked(folder: Path, name: str, device: Any) -> dict[str, Any]:
     plan, launch, memory, given = loaded(folder, name, device)
     launch()
     device.sync()
-    out = np.empty(plan["memory"][plan["output"]][0], np.float32)
+    shape, kind = plan["memory"][plan["output"]]
+    out = np.empty(shape, KINDS[kind])
     device.copy(out, memory[plan["output"]])
     expected = CASES[name].reference(*(given[n].astype(np.float64) for n in plan["inputs"]))
     error = float(np.abs(out - expected).max() / max(np.abs(expected).max(), 1e-30))
@@ -164,10 +167,11 @@ def loaded(
     image = "kernel.ptx" if device.name == "emulated" else "kernel.cubin"
     module = device.load((place / image).read_bytes())
     draw, given, memory = np.random.default_rng(0), {}, {}
-    for buffer, (shape, _) in plan["memory"].items():
-        memory[buffer] = device.alloc(int(np.prod(shape, dtype=int)) * 4)
+    for buffer in plan["memory"]:
+        memory[buffer] = device.alloc(_bytes(plan, buffer))
     for buffer in plan["inputs"]:
-        given[buffer] = draw.standard_normal(plan["memory"][buffer][0], dtype=np.float32)
+        shape, kind = plan["memory"][buffer]
+        given[buffer] = draw.standard_normal(shape, dtype=np.float32).astype(KINDS[kind])
         device.copy(memory[buffer], given[buffer])
     functions = {x["kernel"]: module.function(x["kernel"]) for x in plan["launches"]}
 
@@ -179,12 +183,17 @@ def loaded(
     return plan, launch, memory, given
 
 
+def _bytes(plan: Mapping[str, Any], buffer: str) -> int:
+    shape, kind = plan["memory"][buffer]
+    return int(np.prod(shape, dtype=int)) * np.dtype(KINDS[kind]).itemsize
+
+
 def timed(folder: Path, name: str, device: Any) -> dict[str, Any]:
     """Seconds of a call, and those of torch and torch.compile on the same inputs."""
     plan, launch, _, given = loaded(folder, name, device)
     golden = CASES[name]
     seconds = {"tensorc": _seconds(launch, device.sync), **_peers(golden, plan, given)}
-    bytes_ = sum(4 * int(np.prod(plan["memory"][n][0])) for n in [*plan["inputs"], plan["output"]])
+    bytes_ = sum(_bytes(plan, buffer) for buffer in [*plan["inputs"], plan["output"]])
     flops = golden.flops(*plan["sizes"])
     best = seconds["tensorc"]
     return {"seconds": seconds, "flops": flops, "bytes": bytes_, "launches": len(plan["launches"]),

@@ -10,6 +10,7 @@ import numpy as np
 
 import tensorc as tc
 from bench import gpu_schedules as steps
+from bench.gpu_attention import attention, attention_program
 from tensorc.ir.nodes import Func
 from tensorc.schedule.schedule import Schedule
 from tensorc.space.default import default_schedule
@@ -117,6 +118,10 @@ def _layer_norm(a: Array, g: Array) -> Array:
     return np.asarray(d / np.sqrt((d * d).mean(1, keepdims=True) + 1e-5) * g)
 
 
+def _attention(q: Array, k: Array, v: Array) -> Array:
+    return np.asarray(_softmax(q @ k.T / np.sqrt(q.shape[1])) @ v)
+
+
 CASES: Mapping[str, Golden] = {
     "matmul f32": Golden(
         matmul, (64, 64, 32), (4096, 4096, 4096), np.matmul, "x[0] @ x[1]",
@@ -137,6 +142,11 @@ CASES: Mapping[str, Golden] = {
         "torch.nn.functional.conv2d(x[0].movedim(3, 1), x[1].movedim((3, 2), (0, 1)))"
         ".movedim(1, 3)",
         lambda n, c, f, h, w: 18 * n * c * f * h * w, steps.conv2d,
+    ),
+    "attention": Golden(
+        attention_program, (64, 256), (4096, 256), _attention,
+        "torch.nn.functional.scaled_dot_product_attention(*(t[None, None] for t in x))[0, 0]",
+        lambda m, n: 4 * 64 * m * n, attention, tolerance=2e-3,
     ),
     "softmax": Golden(
         steps.softmax_program, (2, 2048), (8192, 4096), _softmax, "torch.softmax(x[0], 1)",

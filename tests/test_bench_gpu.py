@@ -55,9 +55,13 @@ def test_torch_computes_what_the_references_do() -> None:
     draw = np.random.default_rng(1)
     for golden in CASES.values():
         func = golden.make(*golden.small)
-        shapes = [[int(e.value) for e in p.value.shape] for p in func.params if p.mode == "in"]
-        given = [draw.standard_normal(shape, dtype=np.float32) for shape in shapes]
+        inputs = [p.value for p in func.params if p.mode == "in"]
+        given = [
+            draw.standard_normal([int(e.value) for e in x.shape]).astype(gpu.KINDS[str(x.dtype)])
+            for x in inputs
+        ]
         plain = eval(f"lambda *x: {golden.torch}", {"torch": torch})
         found = plain(*map(torch.from_numpy, given)).numpy()
-        np.testing.assert_allclose(found, golden.reference(*given), rtol=1e-3, atol=1e-3)
+        known = golden.reference(*(x.astype(np.float64) for x in given))
+        np.testing.assert_allclose(found, known, rtol=1e-3, atol=1e-3)
         assert golden.flops(*golden.small) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -100,8 +101,9 @@ def emit(func: Func, own: Mapping[str, int]) -> Text:
     head = f'extern "C" __global__ void __launch_bounds__({threads})\n{entry}('
     body = "\n".join([f"{head}{', '.join(signature)}) {{", *writer.lines, "}"])
     parameters = tuple(_parameter(writer, name, what) for name, what in used.items())
-    helped = frozenset(writer.scope.helpers)
-    return Text(entry, body, helped, parameters, block, shared.total, shared.dynamic)
+    # Not all that was asked for is in the text: of two conversions, one may have undone the other.
+    helped = writer.scope.helpers.intersection(re.findall(r"\btc_\w+", body))
+    return Text(entry, body, frozenset(helped), parameters, block, shared.total, shared.dynamic)
 
 
 def _products(func: Func) -> dict[str, Product]:
