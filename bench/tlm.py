@@ -5,7 +5,8 @@
     python -m bench.tlm --json tlm.json        the same figures as data
 
 Times are those of the thread's own clock, which other processes hardly disturb: medians over tasks
-of the test set, of one sentence, of the best of 16, and of what comes before (facts and prompt).
+of the test set, of one sentence, of the best of 16, and of what comes before (facts and prompt),
+with the network in PyTorch and with the one on our own kernels, in turns.
 Learning is counted in tokens a second, of batches of the same size as in a training, whose lessons
 are random sentences with made-up throughputs; what fills up a batch is not counted.
 """
@@ -32,12 +33,14 @@ from tensorc.tlm import weights
 from tensorc.tlm.decode import Writer
 from tensorc.tlm.lessons import Group, lessons
 from tensorc.tlm.model import Model, Shape, one_thread
+from tensorc.tlm.native import Native
 from tensorc.tlm.sentence import prompt
 from tensorc.tlm.train import Settings, Training
 from tensorc.tlm.vocabulary import vocabulary
 
 TARGET = Target.parse("cpu:x86-64-v3;cores=2")
 STEPS = 4
+BEST = "best of 16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +59,27 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
     return found, 1e3 * (time.thread_time() - start)
 
 
-def writing(writer: Writer, count: int) -> list[Row]:
+def writing(writers: dict[str, Writer], count: int) -> list[Row]:
     """Medians over so many tasks of the test set, and the slowest of the best of 16."""
     tasks = task_set().of_split("test")
-    times: dict[str, list[float]] = {"facts and prompt": [], "one sentence": [], "best of 16": []}
+    before: list[float] = []
+    times = {(what, name): list[float]() for what in ("one sentence", BEST) for name in writers}
     for task in tasks[:: max(len(tasks) // count, 1)]:
         func = task.func
-        (space, read), before = timed(lambda f=func: (Space(f, TARGET), prompt(f, TARGET)))
-        times["facts and prompt"].append(before)
-        times["one sentence"].append(timed(lambda s=space, p=read: writer.write(s, p))[1])
-        times["best of 16"].append(timed(lambda s=space, p=read: writer.best(s, p))[1])
-    rows = [Row(f"{what}, median", statistics.median(own), "ms") for what, own in times.items()]
-    return [*rows, Row("best of 16, slowest", max(times["best of 16"]), "ms")]
+        (space, read), taken = timed(lambda f=func: (Space(f, TARGET), prompt(f, TARGET)))
+        before.append(taken)
+        for writer in writers.values():
+            writer.write(space, read)  # what is looked up for the first time
+        for name, writer in writers.items():
+            found = timed(lambda w=writer, s=space, p=read: w.write(s, p))[1]
+            times["one sentence", name].append(found)
+        for name, writer in writers.items():
+            found = timed(lambda w=writer, s=space, p=read: w.best(s, p))[1]
+            times[BEST, name].append(found)
+    rows = [Row("facts and prompt, median", statistics.median(before), "ms")]
+    for (what, name), own in times.items():
+        rows.append(Row(f"{what}, {name}, median", statistics.median(own), "ms"))
+    return [*rows, *(Row(f"{BEST}, {n}, slowest", max(times[BEST, n]), "ms") for n in writers)]
 
 
 def learning(shape: Shape) -> list[Row]:
@@ -98,7 +110,9 @@ def main() -> None:
     model = Model(Shape(len(vocabulary())))
     if options.weights is not None:
         model = weights.load(options.weights).model
-    rows = [*writing(Writer(model), options.tasks), *learning(model.shape)]
+    tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    writers = {"torch": Writer(model), "native": Writer(Native(model.shape, tensors))}
+    rows = [*writing(writers, options.tasks), *learning(model.shape)]
     report(Target.parse("cpu").describe(), rows, options.json)
 
 
