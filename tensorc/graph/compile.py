@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from tensorc.graph.passes import fuse, optimised
 from tensorc.graph.passes.blocks import in_planes
 from tensorc.graph.reports import Comparison, Layer, Profile, difference, profile_of, task_table
 from tensorc.graph.tasks import Partition, Task, partition
+from tensorc.ir.words import counted
 from tensorc.target import Target
 
 
@@ -52,6 +54,8 @@ def compile(
         TargetError, CompileError, LimitError: as `build`.
     """
     machine = Target.parse(target)
+    if backend is not None and not callable(backend):
+        raise ArgumentError("backend", f"needed a function of a task, got {backend!r:.80}")
     if machine.kind == "cuda" and backend is None:
         from tensorc.graph.cuda import on_device
 
@@ -130,8 +134,8 @@ class CompiledNetwork:
         inputs, outputs = (", ".join(map(str, v)) for v in (self.graph.inputs, self.graph.outputs))
         flops = sum(task.count * task.flops for task in self.tasks)
         return (
-            f"<CompiledNetwork ({inputs}) -> ({outputs}): {len(self.tasks)} tasks,"
-            f" {len(self.partition.calls)} calls, {flops} FLOP,"
+            f"<CompiledNetwork ({inputs}) -> ({outputs}): {counted(len(self.tasks), 'task')},"
+            f" {counted(len(self.partition.calls), 'call')}, {flops} FLOP,"
             f" {self.arena_bytes} bytes for intermediate values>"
         )
 
@@ -179,10 +183,14 @@ class CompiledNetwork:
         time is set against its roofline (Williams, Waterman, Patterson, 2009).
 
         Raises:
-            ArgumentError: as a call; or `runs` is no integer of 1 or more.
+            ArgumentError: as a call; or `runs` is no integer of 1 or more, or a peak is not
+                positive.
         """
         if type(runs) is not int or runs < 1:
             raise ArgumentError("runs", f"expected an integer of 1 or more, got {runs!r:.80}")
+        for name, peak in (("peak_flops", peak_flops), ("bandwidth", bandwidth)):
+            if peak is not None and not (isinstance(peak, int | float) and 0 < peak < math.inf):
+                raise ArgumentError(name, f"expected a positive number, got {peak!r:.80}")
         given = self._network.flatten(arguments, keywords)
         inputs, arrays = self._inputs.arrays(given), self._results_for(given)[1]
         self._executor.run(inputs, arrays)
@@ -203,6 +211,10 @@ class CompiledNetwork:
         Raises:
             ArgumentError: as a call.
         """
+        if not isinstance(tolerance, int | float) or not tolerance >= 0:
+            raise ArgumentError(
+                "tolerance", f"expected a number of 0 or more, got {tolerance!r:.80}"
+            )
         given = self._network.flatten(arguments, keywords)
         known = self._network.values(given, module)
         layers: list[Layer] = []

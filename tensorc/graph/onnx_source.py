@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,29 @@ def _parsed(contents: bytes, where: str) -> Any:
         raise ArgumentError("network", reason) from error
     if not model.HasField("graph") or not model.ir_version:
         raise ArgumentError("network", f"{where} is not a whole ONNX model: it has no graph")
+    nodes = [node for function in model.functions for node in function.node]
+    names = (*_names(model.graph), *_names_of(nodes))
+    if any(not isinstance(name, str) for name in names):
+        reason = f"{where} is not a whole ONNX model: a name in it is no text"
+        raise ArgumentError("network", reason)
     return model
+
+
+def _names(graph: Any) -> Iterator[Any]:
+    """All names within a graph. One that is not UTF-8 is bytes."""
+    yield graph.name
+    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        yield value.name
+    yield from _names_of(graph.node)
+
+
+def _names_of(nodes: Iterable[Any]) -> Iterator[Any]:
+    for node in nodes:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield attribute.name
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _names(graph)
 
 
 def _check(source: Source) -> None:

@@ -97,6 +97,8 @@ def build(
         check_bounds(what)
     wanted = target if target is not None else getattr(what, "target", "cpu")
     if name is not None:
+        if not isinstance(name, str) or not name:
+            raise ArgumentError("name", f"needed a name for the function, got {name!r:.80}")
         func = replace(func, name=name)
     packs = () if isinstance(what, Func) else getattr(what, "packs", ())
     machine, options = Target.parse(wanted), Options(checks=checks)
@@ -174,6 +176,8 @@ class Module:
             ArgumentError: the schedule changed no layout of this name, the array does not fit, or
                 it is of bf16 and NumPy lacks that.
         """
+        if not isinstance(name, str):
+            raise ArgumentError("name", f"needed the name of a constant, got {name!r:.80}")
         if name not in self._packed:
             legal = ", ".join(self._packed) or "none"
             raise ArgumentError(name, f"its layout is as declared; packed are: {legal}")
@@ -293,6 +297,8 @@ class Module:
         Raises:
             ArgumentError: there is no such stage; the message lists them.
         """
+        if not isinstance(stage, str):
+            raise ArgumentError("stage", f"needed the name of a stage, got {stage!r:.80}")
         if stage == "ir":
             return print_func(self.func)
         if stage == "entry":
@@ -337,10 +343,10 @@ class Module:
         `repeats` times measured, in a variant that reads the clock around each outermost nest.
 
         Raises:
-            ArgumentError: as a call, or `repeats` is less than 1.
+            ArgumentError: as a call, or `repeats` is no integer of 1 or more.
         """
-        if repeats < 1:
-            raise ArgumentError("repeats", f"it is {repeats}; needed at least 1")
+        if type(repeats) is not int or repeats < 1:
+            raise ArgumentError("repeats", f"needed an integer of 1 or more, got {repeats!r:.80}")
         variant = Module(self.func, self.target, dataclasses.replace(self._options, profile=True))
         names = (*(param.name for param in self.signature.params), *self.signature.sizes)
         function = self.signature.function(variant.address, ctypes.c_void_p)

@@ -138,8 +138,9 @@ def prepare(count: int | None = None) -> int:
     """
     if count is None:
         count = config.num_threads
-    elif not 1 <= count <= config.MAX_THREADS:
-        raise ArgumentError("count", f"{count} is not from 1 to {config.MAX_THREADS}")
+    elif type(count) is not int or not 1 <= count <= config.MAX_THREADS:
+        reason = f"{count!r:.80} is no integer from 1 to {config.MAX_THREADS}"
+        raise ArgumentError("count", reason)
     return _pool().prepare(count)
 
 
