@@ -17,7 +17,8 @@ data_dir         TENSORC_DATA_DIR         where weights that were adapted to thi
 database         TENSORC_DATABASE         records of measurements that `compile` takes schedules
                                           from: a file, or a folder of them; none
 tlm_network      TENSORC_TLM_NETWORK      what runs the language model: "native" is of kernels that
-                                          tensorc compiles, "torch" of PyTorch; native
+                                          tensorc compiles, "torch" of PyTorch; torch where it is
+                                          installed
 ===============  =======================  =======================================================
 
 A value that a setting refuses raises `ArgumentError`, which names the setting or the variable.
@@ -31,6 +32,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING
@@ -187,6 +189,11 @@ def _parse_network(value: object) -> str:
     raise ValueError(f"expected one of {', '.join(NETWORKS)}")
 
 
+def _network_here() -> str:
+    installed = all(find_spec(name) is not None for name in ("torch", "safetensors"))
+    return "torch" if installed else "native"
+
+
 class _ConfigModule(ModuleType):
     """The class of this module: a module's own variables could be neither read late nor checked."""
 
@@ -195,7 +202,7 @@ class _ConfigModule(ModuleType):
     data_dir = _Setting("data_dir", "TENSORC_DATA_DIR", _parse_directory, _user_data)
     verify = _Setting("verify", "TENSORC_VERIFY", _parse_switch, lambda: False)
     database = _Setting("database", "TENSORC_DATABASE", _parse_database, lambda: None)
-    tlm_network = _Setting("tlm_network", "TENSORC_TLM_NETWORK", _parse_network, lambda: "native")
+    tlm_network = _Setting("tlm_network", "TENSORC_TLM_NETWORK", _parse_network, _network_here)
 
     def __dir__(self) -> list[str]:
         return __all__

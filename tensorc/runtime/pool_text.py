@@ -14,8 +14,9 @@ The protocol. One word, `state`, holds everything that decides who may touch a r
 * Indices of the loop are divided into shares, one for each worker, and taken from the `next` of
   their share in runs of one length: a sixteenth of a share, at least one. A thread begins with the
   share of its own number (of its worker index where there is none), so that in loop after loop it
-  finds in its cache what it used or made before, and goes on with those of others. It leaves only when none has any left, which makes its own index
-  safe to give to a later one: that one finds nothing to run.
+  finds in its cache what it used or made before, and goes on with those of others. It leaves only
+  when none has any left, which makes its own index safe to give to a later one: that one finds
+  nothing to run.
 * After a failure no further run of its share, and none of a later share, is handed out, and its own
   run ends. All below were handed out before, or still are, so the lowest failing index, which is
   the one reported, does not depend on timing.
