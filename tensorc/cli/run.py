@@ -23,6 +23,7 @@ from tensorc.graph.kernels import build_kernels
 from tensorc.graph.reports import Profile, TaskTime, si, text_table
 from tensorc.runtime.code import compiled
 from tensorc.runtime.machine import bandwidth, peak_flops
+from tensorc.search.database import database
 from tensorc.target import Target
 
 OURS = "tensorc"
@@ -52,6 +53,14 @@ class Runner:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """How many tasks took their schedule from a database, and where that is."""
+
+    path: str
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run of a network found. `runners` has ours first; `failed` says, for each peer that
     does not take the network, why.
@@ -70,6 +79,7 @@ class Outcome:
     runners: Mapping[str, Runner]
     profile: Profile
     failed: Mapping[str, str] = field(default_factory=dict)
+    database: Taken | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data: the figures, and a row for each task."""
@@ -78,6 +88,7 @@ class Outcome:
         return {
             **figures,
             "failed": dict(self.failed),
+            "database": None if self.database is None else asdict(self.database),
             "runners": {name: asdict(runner) for name, runner in self.runners.items()},
             "roof": roof,
             "tasks": [task_row(one) for one in self.profile.tasks],
@@ -92,6 +103,9 @@ class Outcome:
             f" {cache} cache, {si(self.code_bytes)}B of code,"
             f" {si(self.arena_bytes)}B for intermediate values"
         )
+        if self.database is not None:
+            taken, path = self.database.tasks, self.database.path
+            head += f"\n{taken} of {len(self.profile.tasks)} tasks have their schedule from {path}"
         columns = ("", "best ms", "median", "faster", "(median)", "error", "memory", "made s",
                    "first ms")  # fmt: skip
         rows = [self._row(name, runner) for name, runner in self.runners.items()]
@@ -182,6 +196,7 @@ def run_network(
             runners,
             profile_of(subject, network, threads),
             failed,
+            _taken(network, target),
         )
 
 
@@ -286,6 +301,14 @@ def profile_of(subject: Subject, network: CompiledNetwork, threads: int) -> Prof
         bandwidth=bandwidth(threads, traffic),
         **subject.keywords,
     )
+
+
+def _taken(network: CompiledNetwork, target: Target) -> Taken | None:
+    known = database()
+    if known is None:
+        return None
+    found = [known.schedule(task.func, target) for task in network.tasks]
+    return Taken(str(config.database), sum(one is not None for one in found))
 
 
 def _code_size(network: CompiledNetwork, target: Target) -> int:

@@ -66,9 +66,20 @@ def tune(
     if records is None:
         typer.echo("# nothing was kept; --records FILE keeps it", err=True)
     else:
-        typer.echo(f"# TENSORC_DATABASE={records} has networks compiled with this", err=True)
+        typer.echo(f"# {hint(subject, records, target, found.network)}", err=True)
     if not found.right:
         raise typer.Exit(1)
+
+
+def hint(subject: str, records: Path, target: str, network: bool) -> str:
+    """What to do with records of a subject."""
+    if network:
+        return f"TENSORC_DATABASE={records} has networks compiled with this"
+    load = f"Database({str(records)!r}).schedule(func, tc.Target.parse({target!r}))"
+    told = f"in Python: from tensorc.search.database import Database; s = {load}"
+    if Path(subject.partition(":")[0]).exists():
+        told += f"; TENSORC_DATABASE={records} tensorc bench {subject} (or compile, show) takes it"
+    return told
 
 
 @contextmanager

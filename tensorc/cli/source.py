@@ -178,9 +178,13 @@ def _text(what: str, path: str) -> str:
 def prepared(source: str, trace: str | None, target: str) -> tuple[Schedule, Trace]:
     """A schedule at its start, and the trace to apply to it.
 
-    It is that of the trace file; without one that of the schedule that the source gave, or the
-    rule-based scheduler's.
+    It is that of the trace file; without one that of the schedule that the source gave, that of the
+    best record of `config.database`, or the rule-based scheduler's.
+
+    Raises:
+        RecordsError: `config.database` cannot be read.
     """
+    from tensorc.search.database import database
     from tensorc.space.default import default_sentence
 
     if source in STANDARD_INPUT and trace in STANDARD_INPUT:
@@ -193,5 +197,9 @@ def prepared(source: str, trace: str | None, target: str) -> tuple[Schedule, Tra
     start = Schedule(found, target)
     if trace is not None:
         return start, load_trace(trace, start)
+    known = database()
+    recorded = None if known is None else known.schedule(found, start.target)
+    if recorded is not None:
+        return start, recorded.trace
     rules = default_sentence(found, start.target).steps
     return start, Trace(rules, tuple(Span("<rules>", n) for n in range(1, len(rules) + 1)))

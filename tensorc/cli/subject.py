@@ -62,6 +62,11 @@ def subject(
         raise ArgumentError("options", f"a file has none, got {', '.join(options)}")
     if suffix == ".onnx":
         return _onnx_model(name, seed, sizes or {})
+    if sizes and suffix == ".pt2":
+        reason = (
+            f"export {name} with fixed shapes; these are for .onnx files, got {', '.join(sizes)}"
+        )
+        raise ArgumentError("size", reason)
     if sizes:
         reason = f"{name} has no symbolic dimensions, as an .onnx file may; got {', '.join(sizes)}"
         raise ArgumentError("size", reason)

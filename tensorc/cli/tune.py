@@ -32,6 +32,8 @@ from tensorc.tasks import task_set
 
 ROUNDS = 30
 """A network by the rules and a tuned one are timed in so many turns."""
+UNTRIED = "not tried"
+"""What stands in place of the gain of a task that had no trials."""
 TLM = "tlm"
 """The tuner whose proposals the language model writes."""
 
@@ -93,6 +95,11 @@ class Report:
     measured: Latency | None
 
     @property
+    def network(self) -> bool:
+        """Whether it was one that was tuned."""
+        return self.estimated is not None
+
+    @property
     def right(self) -> bool:
         """Whether anything was."""
         return any(one.best is not None for one in self.together.found)
@@ -114,6 +121,8 @@ class Report:
             for one in found
             if one.best is None
         ]
+        if not all(one.tuned.records for one in found):
+            lines.append(f"{UNTRIED}: more was to be gained by trials of other tasks")
         for name in ("estimated", "measured"):
             latency = getattr(self, name)
             if latency is not None:
@@ -150,7 +159,7 @@ def _cells(one: Found) -> tuple[str, ...]:
         str(sum(record.outcome is Outcome.RACED_OUT for record in records)),
         micro(None if one.rules is None else one.rules.median),
         micro(None if best is None else best.median),
-        f"{one.gain:.2f}x" if one.gain < math.inf else "",
+        (f"{one.gain:.2f}x" if one.gain < math.inf else "") if records else UNTRIED,
     )
 
 

@@ -296,6 +296,13 @@ def network_name(program: Any) -> str:
     return "network"
 
 
+def _dimension(extent: Any, name: str, position: int) -> str:
+    """A dynamic extent by the name of its `torch.export.Dim`, which a .pt2 file does not keep;
+    else by torch's own symbol."""
+    names = getattr(extent.node.shape_env, "source_name_to_debug_name", {})
+    return str(names.get(f"L['{name}'].size()[{position}]", extent))
+
+
 def refuse_dynamic(program: Any) -> None:
     """Raises UnsupportedNetworkError, which names every symbolic dimension of an input."""
     problems = []
@@ -305,7 +312,8 @@ def refuse_dynamic(program: Any) -> None:
             for position, extent in enumerate(shape):
                 if not isinstance(extent, int):
                     what = f"dimension {position} of input `{node.name}`"
-                    reason = f"it is dynamic ({extent}); export with fixed shapes"
+                    shown = _dimension(extent, node.name, position)
+                    reason = f"it is dynamic ({shown}); export with fixed shapes"
                     problems.append(Unsupported(what, reason, (("", 1),)))
     if problems:
         raise UnsupportedNetworkError(network_name(program), problems)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -37,6 +38,10 @@ def machine_of(target: Target) -> Machine:
     """What decides whether a schedule for one target is one for another: the instructions, not how
     many processors a program may use at the moment, or what is said of the caches."""
     return target.kind, target.triple, target.cpu, target.features, target.vector_bits
+
+
+class EmptyDatabaseWarning(UserWarning):
+    """No record of the database that `config.database` names can be used."""
 
 
 class Database:
@@ -176,6 +181,8 @@ def files_in(path: Path) -> list[Path]:
 def database() -> Database | None:
     """The database that `config.database` names, read again when its files change.
 
+    One without a usable record is warned of when it is read.
+
     Raises:
         RecordsError: it cannot be read.
     """
@@ -186,9 +193,14 @@ def database() -> Database | None:
         stamps = tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files_in(path))
     except OSError as error:
         raise RecordsError(str(path), f"cannot be read: {error.strerror}") from None
-    return _opened(stamps)
+    return _opened(str(path), stamps)
 
 
 @lru_cache(maxsize=4)
-def _opened(stamps: tuple[tuple[str, int, int], ...]) -> Database:
-    return Database(*(name for name, _, _ in stamps))
+def _opened(path: str, stamps: tuple[tuple[str, int, int], ...]) -> Database:
+    found = Database(*(name for name, _, _ in stamps))
+    if not len(found):
+        skipped = f" ({found.skipped} lines are none)" if found.skipped else ""
+        message = f"the database {path} has no usable record{skipped}: schedules are by rules"
+        warnings.warn(message, EmptyDatabaseWarning, stacklevel=3)
+    return found

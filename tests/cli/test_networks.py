@@ -155,6 +155,8 @@ def test_a_model_with_open_dimensions_takes_sizes(tmp_path: Path) -> None:
         assert reason in done.stderr
     done = called("tasks", "mlp", "--no-time", "--size", "batch=2")
     assert (done.exit_code, "mlp has no symbolic dimensions" in done.stderr) == (1, True)
+    done = called("tasks", "some.pt2", "--size", "batch=2")
+    assert (done.exit_code, "with fixed shapes; these are for .onnx" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("name", ["mlp", "mobilenetv2", "some.onnx", "some.pt2"])

@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 import tensorc as tc
 from tensorc.cli import tune_table
 from tensorc.cli.searches import app
+from tensorc.cli.source import load_function
 from tensorc.graph.kernels import build_kernels
 from tensorc.runtime.measure.failures import MeasureError
 from tensorc.runtime.measure.records import read_records
@@ -121,7 +122,8 @@ def test_a_search_goes_on_from_its_file(
     path = tmp_path / "records.jsonl"
     common = ("tune", f"{source}:product", "--tuner", "random", "--records", path, "--threads", 1)
     first = run(*common, "--trials", 5)
-    assert f"TENSORC_DATABASE={path}" in first.stderr
+    assert f"TENSORC_DATABASE={path} tensorc bench {source}:product" in first.stderr
+    assert f"Database({str(path)!r}).schedule(func, tc.Target.parse('cpu'))" in first.stderr
     assert len(measurer.measured) == 6
     second = run(*common, "--trials", 8)
     assert "known 5" not in second.stderr
@@ -130,6 +132,20 @@ def test_a_search_goes_on_from_its_file(
     again = run(*common, "--trials", 8, "--json")
     assert len(measurer.measured) == 9
     assert json.loads(again.stdout)["tasks"]["product"]["trials"] == 8
+
+
+def test_records_of_a_function_serve_its_commands(
+    source: Path, tmp_path: Path, measurer: FakeMeasurer
+) -> None:
+    path, subject = tmp_path / "records.jsonl", f"{source}:product"
+    common = ("tune", subject, "--tuner", "random", "--trials", 20, "--records", path)
+    assert run(*common, "--threads", 1).exit_code == 0
+    target = tc.Target.parse("cpu")
+    with tc.config.scope(database=path, num_threads=1):
+        traced = run("replay", subject, "--python")
+    known = Database(path).schedule(load_function(subject), target, 1)
+    assert known is not None
+    assert traced.stdout == known.trace.to_python() != run("replay", subject, "--python").stdout
 
 
 def test_when_nothing_is_right_the_exit_code_says_so(

@@ -23,7 +23,7 @@ from tensorc.runtime.measure.records import RecordFile
 from tensorc.schedule.replay import replayed, steps_text
 from tensorc.schedule.schedule import Schedule
 from tensorc.search.candidate import candidate
-from tensorc.search.database import Database, database
+from tensorc.search.database import Database, EmptyDatabaseWarning, database
 from tensorc.space.default import default_schedule, default_sentence
 from tensorc.target import Target
 
@@ -196,3 +196,14 @@ def test_a_database_that_cannot_be_read(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_bytes(b"{nonsense\n\xff\xfe\n")
     assert Database(damaged).skipped == 2
+
+
+def test_a_database_without_a_record_is_warned_of_once(tmp_path: Path) -> None:
+    damaged, empty = tmp_path / "damaged.jsonl", tmp_path / "folder"
+    damaged.write_text("no record\n")
+    empty.mkdir()
+    for path, reason in ((damaged, r"no usable record \(1 lines are none\)"), (empty, "no usable")):
+        with config.scope(database=path):
+            with pytest.warns(EmptyDatabaseWarning, match=reason):
+                known = database()
+            assert database() is known
