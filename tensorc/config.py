@@ -156,22 +156,18 @@ def _parse_path(value: object, kind: str) -> Path:
 
 
 def _user_cache() -> Path:
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    elif sys.platform == "darwin":
-        base = "~/Library/Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "tensorc"
+    return _user_directory("~/Library/Caches", "XDG_CACHE_HOME", "~/.cache")
 
 
 def _user_data() -> Path:
+    return _user_directory("~/Library/Application Support", "XDG_DATA_HOME", "~/.local/share")
+
+
+def _user_directory(mac: str, variable: str, otherwise: str) -> Path:
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    elif sys.platform == "darwin":
-        base = "~/Library/Application Support"
     else:
-        base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+        base = mac if sys.platform == "darwin" else os.environ.get(variable) or otherwise
     return Path(base).expanduser() / "tensorc"
 
 

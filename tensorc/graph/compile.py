@@ -189,7 +189,7 @@ class CompiledNetwork:
         if type(runs) is not int or runs < 1:
             raise ArgumentError("runs", f"expected an integer of 1 or more, got {runs!r:.80}")
         for name, peak in (("peak_flops", peak_flops), ("bandwidth", bandwidth)):
-            if peak is not None and not (isinstance(peak, int | float) and 0 < peak < math.inf):
+            if peak is not None and (type(peak) not in (int, float) or not 0 < peak < math.inf):
                 raise ArgumentError(name, f"expected a positive number, got {peak!r:.80}")
         given = self._network.flatten(arguments, keywords)
         inputs, arrays = self._inputs.arrays(given), self._results_for(given)[1]
@@ -211,7 +211,7 @@ class CompiledNetwork:
         Raises:
             ArgumentError: as a call.
         """
-        if not isinstance(tolerance, int | float) or not tolerance >= 0:
+        if type(tolerance) not in (int, float) or not tolerance >= 0:
             raise ArgumentError(
                 "tolerance", f"expected a number of 0 or more, got {tolerance!r:.80}"
             )

@@ -97,7 +97,7 @@ def build(
         check_bounds(what)
     wanted = target if target is not None else getattr(what, "target", "cpu")
     if name is not None:
-        if not isinstance(name, str) or not name:
+        if type(name) is not str or not name:
             raise ArgumentError("name", f"needed a name for the function, got {name!r:.80}")
         func = replace(func, name=name)
     packs = () if isinstance(what, Func) else getattr(what, "packs", ())
