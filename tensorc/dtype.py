@@ -10,6 +10,14 @@ from enum import Enum
 
 Scalar = bool | int | float
 
+# What other libraries and languages call the types.
+_ELSEWHERE = {
+    "bool_": "bool", "int8": "i8", "uint8": "u8", "byte": "u8", "int16": "i16", "short": "i16",
+    "int": "i32", "int32": "i32", "uint32": "u32", "int64": "i64", "long": "i64", "half": "f16",
+    "float16": "f16", "fp16": "f16", "bfloat16": "bf16", "float": "f32", "float32": "f32",
+    "fp32": "f32", "single": "f32", "double": "f64", "float64": "f64", "fp64": "f64",
+}  # fmt: skip
+
 
 class DType(Enum):
     """The type of one element.
@@ -47,7 +55,8 @@ class DType(Enum):
             return cls(name)
         except ValueError:
             legal = ", ".join(t.value for t in cls)
-            raise ValueError(f"unknown dtype {name!r}; legal here: {legal}") from None
+            hint = f"did you mean {meant(name)}? " if meant(name) else ""
+            raise ValueError(f"unknown dtype {name!r}; {hint}legal here: {legal}") from None
 
     @property
     def bits(self) -> int:
@@ -113,6 +122,13 @@ class DType(Enum):
         if self in _UNSIGNED or wrapped <= mask >> 1:
             return wrapped
         return wrapped - (mask + 1)
+
+
+def meant(name: object) -> str:
+    """Ours for the name of a dtype elsewhere, or for a dtype of NumPy or torch; "" for no dtype."""
+    text = name.__name__ if isinstance(name, type) else str(name)
+    last = text.rpartition(".")[2].lower()
+    return last if any(last == t.value for t in DType) else _ELSEWHERE.get(last, "")
 
 
 _BITS = {

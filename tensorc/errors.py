@@ -44,11 +44,17 @@ class ParseError(TensorcError, SyntaxError):
 
 
 class VerifyError(TensorcError):
-    """A program that breaks a named condition of the IR."""
+    """A program that breaks a named condition of the IR.
 
-    def __init__(self, condition: str, reason: str, path: tuple[str | int, ...] = ()):
-        self.condition, self.reason, self.path = condition, reason, path
-        super().__init__(f"{condition}: {reason}")
+    `path` leads to the node, and `span` is where its statement was written, if that is known.
+    """
+
+    def __init__(
+        self, condition: str, reason: str, path: tuple[str | int, ...] = (), span: Any = None
+    ):
+        self.condition, self.reason, self.path, self.span = condition, reason, path, span
+        place = "" if span is None else f"\n  --> {span.file}:{span.line}"
+        super().__init__(f"{condition}: {reason}{place}")
 
 
 class ArgumentError(TensorcError, ValueError):

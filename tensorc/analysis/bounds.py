@@ -15,6 +15,7 @@ from tensorc.errors import VerifyError
 from tensorc.ir.arith import TRUE
 from tensorc.ir.nodes import Func
 from tensorc.ir.print import print_expr
+from tensorc.ir.walk import span_at
 
 
 def check_bounds(func: Func) -> None:
@@ -31,7 +32,8 @@ def check_bounds(func: Func) -> None:
         for number, access in enumerate(stmt.accesses):
             if region.in_bounds(access.buffer, access.indices, ranges) != TRUE:
                 for reason in _outside(func, stmt, number, access):
-                    raise VerifyError("bounds", f"statement `{stmt.name}`: {reason}", access.path)
+                    reason, span = f"statement `{stmt.name}`: {reason}", span_at(func, access.path)
+                    raise VerifyError("bounds", reason, access.path, span)
 
 
 def _outside(func: Func, stmt: Statement, number: int, access: Access) -> Iterator[str]:

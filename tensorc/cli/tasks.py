@@ -11,6 +11,7 @@ from tensorc.cli.subject import Subject
 from tensorc.graph.compile import compile_network, partitioned
 from tensorc.graph.reports import Profile, TaskTime, si, text_table
 from tensorc.graph.tasks import Task
+from tensorc.ir.words import counted
 from tensorc.target import Target
 
 
@@ -48,13 +49,16 @@ class TaskList:
         table = text_table(head, [self._row(one) for one in self.rows])
         calls = sum(task.count for task in self.tasks)
         flops = sum(task.count * task.flops for task in self.tasks)
-        total = f"{len(self.tasks)} tasks, {calls} calls, {si(flops)}FLOP"
+        total = ", ".join(
+            (counted(len(self.tasks), "task"), counted(calls, "call"), f"{si(flops)}FLOP")
+        )
         if self.profile is None:
             return f"{table}\n{total}"
         peaks = self.profile
         roof = (
             f"x roof: times what {(peaks.peak_flops or 0.0) / 1e9:.0f} GFLOP/s and"
-            f" {(peaks.bandwidth or 0.0) / 1e9:.1f} GB/s allow, on {self.threads} threads"
+            f" {(peaks.bandwidth or 0.0) / 1e9:.1f} GB/s allow,"
+            f" on {counted(self.threads, 'thread')}"
         )
         return f"{table}\n{total}, {peaks.best * 1e3:.3f} ms\n{roof}"
 

@@ -14,6 +14,7 @@ from tensorc.graph.executor import Timing
 from tensorc.graph.graph import Array
 from tensorc.graph.tasks import Partition, Task
 from tensorc.ir.interp.arrays import from_storage
+from tensorc.ir.words import counted
 
 
 def task_table(partition: Partition, arena_bytes: int) -> str:
@@ -21,7 +22,8 @@ def task_table(partition: Partition, arena_bytes: int) -> str:
     rows = [(str(t.count), si(t.flops), si(t.bytes), t.label, t.shape) for t in partition.tasks]
     flops = sum(task.count * task.flops for task in partition.tasks)
     total = (
-        f"{len(partition.tasks)} tasks, {len(partition.calls)} calls, {si(flops)}FLOP, "
+        f"{counted(len(partition.tasks), 'task')}, {counted(len(partition.calls), 'call')}, "
+        f"{si(flops)}FLOP, "
         f"{si(arena_bytes)}B for intermediate values"
     )
     return text_table(("calls", "FLOP", "bytes", "operators", "parameters"), rows) + "\n" + total

@@ -86,6 +86,7 @@ from tensorc.ir.tensors import (
 )
 from tensorc.ir.types import dtype_of
 from tensorc.ir.walk import nodes
+from tensorc.ir.words import counted
 
 __all__ = [
     "Axis",
@@ -228,7 +229,9 @@ def _parameters(fn: Callable[..., Handle], rank: int) -> list[str]:
             names.append(parameter.name)
     if len(names) != rank:
         raise ArgumentError(
-            "fn", f"it takes {len(names)} indices ({', '.join(names)}), the shape has {rank} sizes"
+            "fn",
+            f"it takes {counted(len(names), 'index', 'indices')} ({', '.join(names)}), "
+            f"the shape has {counted(rank, 'size')}",
         )
     return names
 

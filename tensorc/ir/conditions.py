@@ -47,6 +47,7 @@ from tensorc.ir.places import Place, buffers_of, sizes_of
 from tensorc.ir.print import print_expr
 from tensorc.ir.types import dtype_of, lanes_of
 from tensorc.ir.walk import written
+from tensorc.ir.words import counted
 
 MAX_LANES = 64
 
@@ -173,7 +174,8 @@ def rank(program: Program) -> Iterator[Fault]:
             if len(indices) != len(buffer.shape):
                 yield (
                     place,
-                    f"`{buffer.name}` has {len(buffer.shape)} dimensions, not {len(indices)}",
+                    f"`{buffer.name}` has {counted(len(buffer.shape), 'dimension')}, "
+                    f"not {len(indices)}",
                 )
         for buffer in _declared(node):
             if buffer.strides is not None and len(buffer.strides) != len(buffer.shape):

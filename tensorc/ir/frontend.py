@@ -70,12 +70,16 @@ if TYPE_CHECKING:
     from typing import no_type_check as func
 else:
 
-    def func(function: Callable[..., Any]) -> Func:
+    def func(function: Callable[..., Any] | None = None, **options: object) -> Func:
         """The program that a Python function's source stands for, with spans into the user's file.
 
         Raises ParseError, with the place in the file, for what is no part of the language; and
         ArgumentError when `function` is no function with a source file.
         """
+        if function is None or options:
+            raise ArgumentError(
+                "function", "there are no options: write @tc.func alone, without ()"
+            )
         return _program(function, sys._getframe(1))
 
 

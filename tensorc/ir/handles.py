@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Mapping
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from tensorc.dtype import DType
-from tensorc.errors import ExpressionError
+from tensorc.errors import ArgumentError, ExpressionError
+from tensorc.ir import grammar
 from tensorc.ir.nodes import Binary, BinaryOp, Cast, Const, Expr, Select, Unary, UnaryOp, Var
 from tensorc.ir.operands import BOOL, FLOATS, INTEGERS, NUMBERS, OPERANDS
 from tensorc.ir.print import print_expr
@@ -52,12 +53,28 @@ _KINDS: Mapping[frozenset[DType], str] = {
 _OF_BOOL: Mapping[str, BinaryOp] = {"bitand": "and", "bitor": "or", "bitxor": "ne"}
 
 
+# What NumPy calls the operators that its scalars share with handles.
+_UFUNCS: Mapping[str, BinaryOp] = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
+    "floor_divide": "floordiv", "remainder": "floormod", "power": "pow", "less": "lt",
+    "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne",
+    "bitwise_and": "bitand", "bitwise_or": "bitor", "bitwise_xor": "bitxor", "left_shift": "shl",
+    "right_shift": "shr",
+}  # fmt: skip
+# Functions of NumPy that have another name here, or are no operation of the text form.
+_FUNCTIONS: Mapping[str, str] = {
+    "absolute": "abs", "fabs": "abs", "rint": "round", "fmod": "truncmod",
+    "logical_and": "logical_and", "logical_or": "logical_or", "logical_not": "logical_not",
+}  # fmt: skip
+_OURS = (
+    "the functions of expressions are tc.exp, tc.sin, tc.maximum, ..., not those of math or NumPy"
+)
+
+
 class Handle:
     """An expression in the making; `dtype` is its dtype and `expr` its node."""
 
     __slots__ = ("_expr",)
-    # NumPy's scalars then leave `scalar * handle` to the handle.
-    __array_ufunc__ = None
 
     def __init__(self, expr: Expr) -> None:
         self._expr = expr
@@ -80,6 +97,24 @@ class Handle:
             "tc.select(condition, a, b) for `if`, tc.logical_and(a, b) for `and`, a & b for "
             "chained comparisons, and `x is y` to ask whether two handles are the same"
         )
+
+    def __float__(self) -> NoReturn:
+        raise ExpressionError(f"an expression has no value yet: {_OURS}")
+
+    __int__ = __index__ = __float__
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Handle:
+        """An operator between a NumPy scalar and a handle; functions of NumPy are refused."""
+        name = function.__name__
+        if name in _UFUNCS and method == "__call__" and not options:
+            # A scalar that is compared comes as an array without dimensions.
+            return binary(
+                _UFUNCS[name], *(v.item() if getattr(v, "shape", 0) == () else v for v in inputs)
+            )
+        ours = _FUNCTIONS.get(name, name)
+        known = ours in grammar.UNARY_CALLS or ours in grammar.BINARY_CALLS
+        instead = f"write tc.{ours}" if known or name in _FUNCTIONS else _OURS
+        raise ExpressionError(f"NumPy's {name} takes arrays, not expressions: {instead}")
 
     def __hash__(self) -> int:
         return id(self)
@@ -276,9 +311,17 @@ def binary(op: BinaryOp, left: object, right: object) -> Handle:
     return Handle(Binary(_OF_BOOL.get(op, op) if dtype is DType.BOOL else op, a, b))
 
 
+def dtype_named(dtype: str | DType) -> DType:
+    """A dtype by its name. Raises ArgumentError, which lists the names."""
+    try:
+        return DType.of(dtype)
+    except ValueError as error:
+        raise ArgumentError("dtype", str(error)) from None
+
+
 def const(value: Number, dtype: str | DType) -> Handle:
     """A constant. Floats are rounded to `dtype`; integers must be values of it."""
-    return Handle(literal(value, DType.of(dtype), "tc.const"))
+    return Handle(literal(value, dtype_named(dtype), "tc.const"))
 
 
 def var(name: str) -> Handle:
@@ -293,7 +336,7 @@ def cast(value: Value, dtype: str | DType) -> Handle:
 
     Integers wrap; a float to an integer truncates, saturates, and takes NaN to 0.
     """
-    to = DType.of(dtype)
+    to = dtype_named(dtype)
     a = expression(value, "tc.cast")
     return Handle(a if dtype_of(a) is to else Cast(to, a))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typing
 from dataclasses import dataclass
+from typing import Any
 
-from tensorc.dtype import DType
+from tensorc.dtype import DType, meant
 from tensorc.errors import ParseError
 from tensorc.ir import grammar
 from tensorc.ir.lexer import Source, Token, tokens
@@ -13,6 +14,7 @@ from tensorc.ir.naming import first_free
 from tensorc.ir.nodes import Buffer, Expr, Mode, Scope, Span, Var
 from tensorc.ir.parse_expr import ExpressionParser
 from tensorc.ir.terms import Term
+from tensorc.ir.words import counted
 
 SCOPES: tuple[Scope, ...] = typing.get_args(Scope)
 
@@ -61,7 +63,9 @@ class DeclarationParser(ExpressionParser):
                 token, "an index is never stored: use i32 or i64 and cast, e.g. i64(x)"
             )
         if storage.strides is not None and len(storage.strides) != len(shape):
-            raise self.error(token, f"{token.text} needs {len(shape)} strides, one per dimension")
+            raise self.error(
+                token, f"{token.text} needs {counted(len(shape), 'stride')}, one per dimension"
+            )
         name = self.fresh(token, names.taken_buffers)
         buffer = Buffer(name, shape, dtype, storage.scope, storage.strides, storage.alignment)
         names.buffers[token.value] = buffer
@@ -119,10 +123,16 @@ class DeclarationParser(ExpressionParser):
 
     def dtype(self) -> DType:
         token = self.token
-        name = self.string("a dtype")
-        if name not in grammar.CASTS:
-            raise self.error(token, f"{name!r} is no dtype; there are {', '.join(grammar.CASTS)}")
-        return grammar.CASTS[name]
+        value = self.outside.value(token.value) if token.kind == "name" else None
+        if value is not None and not isinstance(value, str | DType):
+            return self.dtype_of(token, value)
+        return self.dtype_of(token, self.string("a dtype"))
+
+    def dtype_of(self, token: Token, name: Any) -> DType:
+        try:
+            return DType.of(name)
+        except ValueError as error:
+            raise self.error(token, str(error)) from None
 
     def extent(self) -> Expr:
         token = self.token
@@ -225,6 +235,8 @@ class DeclarationParser(ExpressionParser):
             return self.buffer_parameter(token)
         value = self.outside.value(kind.value)
         dtype = value if isinstance(value, DType) else grammar.CASTS.get(name)
+        if dtype is None and meant(name if value is None else value):
+            return Declared(self.declare_variable(token, self.dtype_of(kind, value or name)), None)
         if dtype is None:
             raise self.error(
                 kind,

@@ -12,10 +12,11 @@ from typing import Literal, NoReturn, TypeAlias
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, ExpressionError
 from tensorc.ir.grammar import mode_slip
-from tensorc.ir.handles import Handle, Value, literal
+from tensorc.ir.handles import Handle, Value, dtype_named, literal
 from tensorc.ir.nodes import Buffer, Const, Expr, Load, Span, Var
 from tensorc.ir.types import dtype_of
 from tensorc.ir.walk import nodes
+from tensorc.ir.words import counted
 
 Dimension: TypeAlias = int | str | Handle
 Shape: TypeAlias = Dimension | Sequence[Dimension]
@@ -167,7 +168,9 @@ class Tensor:
         given = indices if isinstance(indices, tuple) else (indices,)
         if len(given) != self.ndim:
             raise ArgumentError(
-                "indices", f"{self.name} has {self.ndim} dimensions, got {len(given)} indices"
+                "indices",
+                f"{self.name} has {counted(self.ndim, 'dimension')}, "
+                f"got {counted(len(given), 'index', 'indices')}",
             )
         return Handle(Load(self.buffer, tuple(map(self._index, range(self.ndim), given))))
 
@@ -228,10 +231,7 @@ def bound(value: object, argument: str) -> Expr:
 
 
 def data_dtype(dtype: str | DType) -> DType:
-    try:
-        of = DType.of(dtype)
-    except ValueError as error:
-        raise ArgumentError("dtype", str(error)) from None
+    of = dtype_named(dtype)
     if of is DType.INDEX:
         raise ArgumentError("dtype", "index is the dtype of addresses, not of data; use 'i64'")
     return of

@@ -14,6 +14,7 @@ from tensorc.ir import conditions
 from tensorc.ir.conditions import Fault, Program
 from tensorc.ir.nodes import Func
 from tensorc.ir.places import places
+from tensorc.ir.walk import span_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,4 +152,5 @@ def violations(func: Func, *, lowered: bool = False) -> Iterator[VerifyError]:
     program = Program(func, tuple(places(func)), lowered)
     for condition in CONDITIONS:
         for place, reason in condition.faults(program):
-            yield VerifyError(condition.name, f"{place.around.where}: {reason}", place.path)
+            span = span_at(func, place.path)
+            yield VerifyError(condition.name, f"{place.around.where}: {reason}", place.path, span)

@@ -32,6 +32,7 @@ from tensorc.ir.nodes import (
     Reduce,
     Select,
     Seq,
+    Span,
     Stmt,
     Store,
     Unary,
@@ -203,6 +204,16 @@ def at(root: Node, path: Path) -> Node:
         here = here[step] if isinstance(step, int) else getattr(here, step)  # type: ignore[index]
     assert isinstance(here, Node)
     return here
+
+
+def span_at(root: Node, path: Path) -> Span | None:
+    """Where the innermost node on the way to `path` was written of which that is known."""
+    here: object = root
+    found = getattr(root, "span", None)
+    for step in path:
+        here = here[step] if isinstance(step, int) else getattr(here, step)  # type: ignore[index]
+        found = getattr(here, "span", None) or found
+    return found
 
 
 def replace_at(root: N, path: Path, new: Node) -> N:

@@ -17,6 +17,7 @@ from tensorc.ir.handles import Handle
 from tensorc.ir.nodes import Func, Span, Var
 from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
+from tensorc.ir.words import counted
 from tensorc.schedule.primitives import (
     Annotate,
     Bind,
@@ -42,9 +43,10 @@ from tensorc.schedule.primitives import (
     Unroll,
     Vectorize,
 )
+from tensorc.schedule.record import suggestion
 from tensorc.schedule.report import render
 from tensorc.schedule.state import Retired, State, loops, names
-from tensorc.schedule.step import Step, explain
+from tensorc.schedule.step import REGISTRY, Step, explain
 from tensorc.schedule.trace import Trace, call
 from tensorc.target import Target
 
@@ -111,7 +113,16 @@ class Schedule:
         return print_func(self.func)
 
     def __repr__(self) -> str:
-        return f"<Schedule of {self.func.name}: {len(self._steps)} steps>"
+        return f"<Schedule of {self.func.name}: {counted(len(self._steps), 'step')}>"
+
+    if not TYPE_CHECKING:
+        # A type checker that saw this method would take any name for a primitive.
+
+        def __getattr__(self, name: str) -> object:
+            reason = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_"):
+                reason += f"; {suggestion(name, sorted(REGISTRY), 'the primitives are')}"
+            raise AttributeError(reason, name=name, obj=self)
 
     def loops(self, statement: str | None = None) -> tuple[str, ...]:
         """The loops around a statement, outermost first; of the only nest when none is named.
@@ -174,7 +185,8 @@ class Schedule:
     def undo(self, count: int = 1) -> None:
         """Take the last steps back. Raises ArgumentError when there are not so many."""
         if type(count) is not int or count not in range(len(self._steps) + 1):
-            raise ArgumentError("count", f"got {count!r:.80}; there are {len(self._steps)} steps")
+            known = f"the schedule has {counted(len(self._steps), 'step')}"
+            raise ArgumentError("count", f"got {count!r:.80}; {known}")
         for _ in range(count):
             self._states.pop()
             self._steps.pop()

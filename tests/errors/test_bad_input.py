@@ -59,10 +59,10 @@ STEPS = [
     ('apply("split")', "argument `step`: expected a Step, got 'split'"),
     ("replay(None)", "argument `steps`: expected a trace or steps, got None"),
     ("replay([3])", "argument `step`: expected a Step, got 3"),
-    ("undo(1)", "argument `count`: got 1; there are 0 steps"),
-    ("undo(-1)", "argument `count`: got -1; there are 0 steps"),
-    ('undo("x")', "argument `count`: got 'x'; there are 0 steps"),
-    ("undo(0.0)", "argument `count`: got 0.0; there are 0 steps"),
+    ("undo(1)", "argument `count`: got 1; the schedule has 0 steps"),
+    ("undo(-1)", "argument `count`: got -1; the schedule has 0 steps"),
+    ('undo("x")', "argument `count`: got 'x'; the schedule has 0 steps"),
+    ("undo(0.0)", "argument `count`: got 0.0; the schedule has 0 steps"),
     ('loops("X")', "argument `statement`: there is no 'X'; legal here: C.init, C, P, C_2"),
     ("loops([])", "argument `statement`: there is no []; legal here: C.init, C, P, C_2"),
     ("loops({})", "argument `statement`: there is no {}; legal here: C.init, C, P, C_2"),
@@ -98,6 +98,7 @@ ENTRIES = [
     ),
     ("tc.placeholder((-4,), 'f32')", "argument `shape`: a size is at least 0, got -4"),
     ("tc.placeholder((4,), 'f33')", "argument `dtype`: unknown dtype 'f33'; legal here: bool, i8"),
+    ("tc.func()", "argument `function`: there are no options: write @tc.func alone"),
     ("tc.reduce_axis(-1)", "argument `extent`: an extent is at least 0, got -1"),
     ("tc.reduce_axis(2.5)", "argument `extent`: expected integers, sizes such as 'N'"),
     ("tc.compute((-4,), lambda i: 1.0)", "argument `shape`: a size is at least 0, got -4"),
@@ -197,6 +198,21 @@ ARGUMENTS = {
     tc.ScheduleError: (Violation("DEP001", Kind.ILLEGAL, "why"), "a report"),
     RuntimeCheckError: ("f", "C", "A", "out of bounds"),
 }
+
+
+def test_what_is_no_primitive_is_refused_with_the_nearest() -> None:
+    s = tc.Schedule(parse(MATMUL))
+    with pytest.raises(AttributeError, match=r"no attribute 'spilt'; did you mean split\? the"):
+        s.spilt("i", 4)  # type: ignore[attr-defined]
+    assert not hasattr(s, "frob")
+
+
+def test_one_of_a_kind_is_not_several() -> None:
+    s = tc.Schedule(parse(MATMUL))
+    s.split("i", 4)
+    assert repr(s) == "<Schedule of matmul: 1 step>"
+    s.split("j", 4)
+    assert repr(s) == "<Schedule of matmul: 2 steps>"
 
 
 def test_every_error_can_be_pickled() -> None:

@@ -1,5 +1,6 @@
 """Tensor expressions: what is refused, where, and with what advice."""
 
+import math
 import pickle
 
 import numpy as np
@@ -74,6 +75,11 @@ REFUSED = {
     "stray axis": (lambda: of_rows(lambda r: A[r, k]), r"axis k is used where it does not run"),
     "index by data": (lambda: A[n, 0], r"index 0 of A is i8; write \.cast\('index'\)"),
     "fraction as index": (lambda: A[0.0, 0], r"index 0 of A takes index here"),
+    "NumPy's sine": (lambda: np.sin(A[i, 0]), r"NumPy's sin takes arrays, .* write tc\.sin$"),
+    "NumPy's name": (lambda: np.absolute(x), r"write tc\.abs$"),
+    "NumPy's own": (lambda: np.arctan(x), r"functions of expressions are tc\.exp"),
+    "a sine of Python": (lambda: math.sin(x), r"no value yet: the functions of expressions are"),
+    "a number of Python": (lambda: range(n), r"no value yet"),
     "a slice": (lambda: A[:, 0], r"not a slice"),
     "size name": (lambda: tc.var("not a name"), r"named by an identifier"),
 }  # fmt: skip
@@ -87,10 +93,12 @@ ARGUMENTS = {
         r"output is a word for a mode, not a size; did you mean \"out\"\? .* mode='in'",
     ),
     "dtype": (lambda: tc.placeholder((1,), "f31"), r"`dtype`: unknown dtype 'f31'; legal here"),
+    "dtype of NumPy": (lambda: tc.placeholder((1,), np.float32), r"did you mean f32\? legal here"),
+    "its name": (lambda: tc.cast(x, "int64"), r"`dtype`: unknown dtype 'int64'; did you mean i64"),
     "index data": (lambda: tc.placeholder((1,), "index"), r"use 'i64'"),
     "name": (lambda: tc.placeholder((1,), "f32", name=""), r"`name`: expected some text"),
     "mode": (lambda: tc.placeholder((1,), "f32", mode="out"), r"expected 'in' or 'const'"),
-    "parameters": (lambda: tc.compute((1, 2), lambda a: x), r"takes 1 indices \(a\), .* 2 sizes"),
+    "parameters": (lambda: tc.compute((1, 2), lambda a: x), r"takes 1 index \(a\), .* 2 sizes"),
     "two names": (
         lambda: tc.compute((), lambda: tc.argmax(A[0, k], axis=k), name=("V",)),
         r"`name`: there are 2 results",
@@ -103,7 +111,7 @@ ARGUMENTS = {
     "bound": (lambda: tc.reduce_axis(2.5), r"`extent`: expected integers"),
     "bound by data": (lambda: tc.reduce_axis(B[0, 0].cast("index")), r"`extent`: expected"),
     # reads
-    "rank": (lambda: A[0], r"A has 2 dimensions, got 1 indices"),
+    "rank": (lambda: A[0], r"A has 2 dimensions, got 1 index"),
     "negative": (lambda: A[0, -1], r"index 1 of A is -1, .* 0 <= index < 5: nothing wraps"),
     "past the end": (lambda: A[4, 0], r"index 0 of A is 4, legal is in 0 <= index < 4"),
     "negative of a size": (lambda: S[-1], r"index 0 of S is -1, legal is 0 or more"),

@@ -111,7 +111,7 @@ STATEMENTS = [
     ("b[0] = x == ^not b[0]", "`not` binds less tightly"),
     ("with ^range(8) as T:\n  pass", "expected alloc(...)"),
     # Allocations.
-    ('T = alloc(^"f33", 4)', "'f33' is no dtype; there are bool, i8"),
+    ('T = alloc(^"f33", 4)', "unknown dtype 'f33'; legal here: bool, i8"),
     ("T = alloc(^f32, 4)", "expected a dtype, a string"),
     ('^T = alloc("index", 4)', "an index is never stored"),
     ('T = alloc("f32", ^n)', "this is i32, but index is needed"),
@@ -119,7 +119,7 @@ STATEMENTS = [
     ('T = alloc("f32", ^"N")', "an expression, not a string"),
     ('T = alloc("f32", 4, scope=^"heap")', "'heap' is no scope; there are global, local"),
     ('T = alloc("f32", 4, ^size=4)', "scope, strides and alignment, no size"),
-    ('^T = alloc("f32", 4, strides=(1, 2))', "T needs 1 strides, one per dimension"),
+    ('^T = alloc("f32", 4, strides=(1, 2))', "T needs 1 stride, one per dimension"),
     ('T = alloc("f32", 4, strides=(^x,))', "expected a stride, an integer literal"),
     # Tokens.
     ("A[0, 0] = ^$", "'$' starts no token"),
@@ -164,6 +164,8 @@ FUNCTIONS = [
     ('def f(A: Buffer["f32", 8, ^"output"]): pass', 'did you mean "out"? the modes are in, const'),
     ('def f(A: Buffer["f32", 8, ^constant]): pass', 'did you mean "const"?'),
     ('def f(A: Buffer["f32", 8, ^inout]): pass', "a word for a mode, not a size; the modes"),
+    ('def f(A: Buffer[^"float32", 8]): pass', "unknown dtype 'float32'; did you mean f32?"),
+    ("def f(x: ^float32): pass", "unknown dtype 'float32'; did you mean f32?"),
     ("def f(x: f32 ^= 1): pass", "a parameter has no default value"),
     ("def f() -> ^f32: pass", "expected None"),
     ("def f() ^pass", "expected `:`"),

@@ -33,6 +33,15 @@ def test_outside(name: str) -> None:
             entry(tc.parse(TEXT.format(body)))
 
 
+def test_the_line_of_the_statement_is_named() -> None:
+    text = TEXT.format("for i in range(8):\n        A[i + 1] = 1.0")
+    with pytest.raises(VerifyError, match=r"outside of the shape \(8\)\n  --> prog\.py:3$"):
+        tc.build(tc.parse(text, "prog.py"))
+    text = text.replace("i + 1", "i").replace('"inout"', '"in"')
+    with pytest.raises(VerifyError, match=r'its mode is "in"\n  --> prog\.py:3$'):
+        tc.Schedule(tc.parse(text, "prog.py"))
+
+
 @pytest.mark.parametrize("name", INSIDE)
 def test_not_for_certain(name: str) -> None:
     tc.build(tc.parse(TEXT.format(INSIDE[name])))
