@@ -8,6 +8,7 @@ again, torch's `run_decompositions` takes it apart first.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import logging
 import operator
@@ -43,6 +44,11 @@ _DAMAGE = (
     *FAILURES, EOFError, ImportError, NameError, SyntaxError, pickle.PickleError, struct.error,
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
+_NAMED_KINDS = {
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +58,7 @@ class Imported:
     `origins` names, for values, the node of the exported program that computes the same; `inputs`
     and `outputs` are the trees of a call's arguments and of its result. `positional` is the number
     of arguments when all of them are tensors by position, else -1; `single`: it gives one tensor.
+    `signature` is that of the module's `forward`, where there was a module.
     """
 
     graph: Graph
@@ -61,6 +68,7 @@ class Imported:
     outputs: Any
     positional: int = -1
     single: bool = False
+    signature: inspect.Signature | None = None
 
     def flatten(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
         """The tensors of a call, in the order of the graph's inputs.
@@ -80,9 +88,12 @@ class Imported:
         from torch.utils import _pytree as pytree
 
         expected = self.inputs
+        if self.signature is not None and expected is not None:
+            arguments, keywords = _bound(self.signature, expected, arguments, keywords)
         ordered = _reordered(expected, keywords)
         leaves, spec = pytree.tree_flatten((tuple(arguments), ordered))
         if expected is not None and spec != expected:
+            _refuse_containers(expected, arguments, keywords)
             raise ArgumentError(
                 "inputs",
                 f"the network was exported for {_call_text(expected)}, got {_call_text(spec)}",
@@ -160,6 +171,48 @@ def _reordered(spec: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     return {name: keywords[name] for name in (*known, *keywords)}
 
 
+def _bound(
+    signature: inspect.Signature,
+    spec: Any,
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """A call of a module with each argument by position or by name as in the export, and with the
+    defaults that were given there; as it is where it is no such call."""
+    try:
+        bound = signature.bind(*arguments, **keywords)
+    except TypeError:
+        return arguments, keywords
+    positional, named = spec.children()
+    by_place = [*signature.parameters][: len(positional.children())]
+    wanted = {*by_place, *named.context}
+    # What the export left to its default may be given as that.
+    defaults = {name: one.default for name, one in signature.parameters.items()}
+    given = {
+        name: value
+        for name, value in {**defaults, **bound.arguments}.items()
+        if name in wanted or value is not defaults[name]
+    }
+    # A parameter without a default was given: `bind` refuses calls that lack one.
+    if given.keys() != wanted:
+        return arguments, keywords
+    return [given[name] for name in by_place], {name: given[name] for name in named.context}
+
+
+def _refuse_containers(spec: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+    """Raises ArgumentError for a list, tuple or dictionary where the export had one tensor."""
+    positional, named = spec.children()
+    places = (
+        (f"arguments[{n}]", *pair)
+        for n, pair in enumerate(zip(positional.children(), arguments, strict=False))
+    )
+    names = dict(zip(named.context, named.children(), strict=True))
+    found = [*places, *((n, names[n], one) for n, one in keywords.items() if n in names)]
+    for name, wanted, one in found:
+        if wanted.is_leaf() and isinstance(one, list | tuple | dict):
+            raise ArgumentError(name, f"a {type(one).__name__} is no array")
+
+
 def _call_text(spec: Any) -> str:
     """A call by the number of its arguments and their names."""
     positional, named = spec.children()
@@ -204,8 +257,9 @@ def _loaded(source: Any, example_inputs: Sequence[Any] | None, example_keywords:
 
     if isinstance(source, str | os.PathLike):
         source = _from_file(Path(source))
-    examples = None
+    examples = signature = None
     if isinstance(source, torch.nn.Module):
+        signature = _signature(source)
         source = _exported(source, example_inputs, example_keywords)
     elif example_inputs is not None or example_keywords is not None:
         examples = checked_kinds(example_inputs, example_keywords)
@@ -223,11 +277,24 @@ def _loaded(source: Any, example_inputs: Sequence[Any] | None, example_keywords:
     trees = source.call_spec
     positional = _positional(trees.in_spec, source)
     single = trees.out_spec.is_leaf() and len(graph.outputs) == 1
-    found = Imported(graph, source, origins, trees.in_spec, trees.out_spec, positional, single)
+    found = Imported(
+        graph, source, origins, trees.in_spec, trees.out_spec, positional, single, signature
+    )
     if examples is not None:
         # A program has its shapes; examples of others are a mistake.
         Inputs(graph.inputs).arrays(found.flatten(*examples))
     return found
+
+
+def _signature(module: Any) -> inspect.Signature | None:
+    """Of `forward`, where it tells the name of every argument."""
+    try:
+        signature = inspect.signature(module.forward)
+    except (TypeError, ValueError):
+        # It may be a function of C++.
+        return None
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    return signature if kinds <= _NAMED_KINDS else None
 
 
 def _positional(spec: Any, program: Any) -> int:

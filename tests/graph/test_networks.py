@@ -263,7 +263,7 @@ def test_an_input_that_is_not_compact_is_copied():
         ((torch.zeros(4, 8),), {}, r"`x`: compiled for x: f32\[4, 7\], got float32\[4, 8\]"),
         ((torch.zeros(4, 7, dtype=torch.float64),), {}, r"`x`: .* got float64\[4, 7\]"),
         ((np.zeros((4, 7)),), {}, r"`x`: .* got float64\[4, 7\]"),
-        (([[1.0] * 7] * 4,), {}, r"exported for 1 positional tensors"),
+        (([[1.0] * 7] * 4,), {}, r"`arguments\[0\]`: a list is no array"),
         ((), {}, r"exported for 1 positional tensors"),
         ((torch.zeros(4, 7),) * 2, {}, r"exported for 1 positional tensors"),
         ((torch.zeros(4, 7),), {"y": torch.zeros(1)}, r"got .* keywords \['y'\]"),
@@ -276,6 +276,25 @@ def test_a_call_that_does_not_fit_is_refused(arguments, keywords, message):
     network = compile(module, (x,), backend=interpreted)
     with pytest.raises(ArgumentError, match=message):
         network(*arguments, **keywords)
+
+
+class Optional(torch.nn.Module):
+    def forward(self, x, scale=None, y=None):
+        return x if y is None else x + y
+
+
+def test_arguments_go_by_position_or_by_name_as_in_the_module():
+    x, y = torch.arange(3.0), torch.ones(3)
+    module = Optional().eval()
+    calls = [((x, None, y), {}), ((x,), {"y": y}), ((), {"y": y, "x": x})]
+    for examples, named in calls:
+        network = compile(module, examples, example_keywords=named, backend=interpreted)
+        for arguments, keywords in calls:
+            torch.testing.assert_close(network(*arguments, **keywords), x + y)
+        with pytest.raises(ArgumentError):
+            network(x)
+        with pytest.raises(ArgumentError, match=r"`y`: .* got a float"):
+            network(x, y=3.0)
 
 
 def test_results_of_two_calls_do_not_share_memory():
