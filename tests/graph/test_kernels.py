@@ -154,5 +154,5 @@ def test_what_is_no_scheduler_is_refused(cache):
     _, parts = perceptron(layers=1)
     with pytest.raises(ArgumentError, match="no scheduler 'fast'"):
         build_kernels(funcs_of(parts), HOST, "fast")
-    with pytest.raises(ArgumentError, match="it gave a int"):
+    with pytest.raises(ArgumentError, match="it gave an int"):
         build_kernels(funcs_of(parts), HOST, lambda func: 3)

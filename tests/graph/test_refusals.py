@@ -341,6 +341,7 @@ def test_what_is_no_network_is_refused() -> None:
             load(thing)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.* is deprecated:DeprecationWarning")
 def test_a_script_module_is_refused() -> None:
     with pytest.raises(ArgumentError, match="a ScriptModule; pass the module that it was made"):
         compile(torch.jit.trace(nn.Linear(3, 2).eval(), (X,)), (X,))

@@ -174,9 +174,12 @@ def test_without_torch(file: Path) -> None:
 
 
 def test_the_setting_chooses(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(use.opened(file).model, Native)
-    monkeypatch.setenv("TENSORC_TLM_NETWORK", "Torch")
     assert isinstance(use.opened(file).model, Model)
+    monkeypatch.setenv("TENSORC_TLM_NETWORK", "Native")
+    assert isinstance(use.opened(file).model, Native)
+    monkeypatch.setattr("tensorc.config.find_spec", lambda name: None)
+    monkeypatch.delenv("TENSORC_TLM_NETWORK")
+    assert isinstance(use.opened(file).model, Native)
     monkeypatch.setenv("TENSORC_TLM_NETWORK", "numpy")
     with pytest.raises(ArgumentError, match=r"TENSORC_TLM_NETWORK.*native, torch"):
         use.opened(file)
