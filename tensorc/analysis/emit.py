@@ -130,7 +130,9 @@ def _before(a: Expr, b: Expr, *, strict: bool) -> Expr:
 
 
 _Piece: TypeAlias = tuple[isl.Set, isl.Aff]
+
 MOST_CORNERS = 16
+"""So many corners of a loop's values are joined with others."""
 
 
 def loop_bounds(values: isl.Map, dims: Sequence[Expr], symbols: Mapping[str, str]) -> Bounds | None:

@@ -21,6 +21,7 @@ from tensorc.codegen.pipeline import Options
 from tensorc.graph.compile import CompiledNetwork, compile_network
 from tensorc.graph.kernels import build_kernels
 from tensorc.graph.reports import Profile, TaskTime, si, text_table
+from tensorc.ir.words import counted
 from tensorc.runtime.code import compiled
 from tensorc.runtime.machine import bandwidth, peak_flops
 from tensorc.search.database import database
@@ -98,7 +99,8 @@ class Outcome:
         """The figures in a few lines."""
         cache = "empty" if self.cold else "own"
         head = (
-            f"{self.network} on {self.threads} threads: {len(self.profile.tasks)} tasks, import"
+            f"{self.network} on {counted(self.threads, 'thread')}:"
+            f" {counted(len(self.profile.tasks), 'task')}, import"
             f" {self.import_seconds:.1f} s, compile {self.runners[OURS].made:.1f} s with the"
             f" {cache} cache, {si(self.code_bytes)}B of code,"
             f" {si(self.arena_bytes)}B for intermediate values"

@@ -22,14 +22,7 @@ from tensorc.codegen.emit_memory import (
 from tensorc.codegen.emit_ops import select
 from tensorc.codegen.passes.flatten import flat_index
 from tensorc.codegen.passes.trees import lanes_here
-from tensorc.codegen.values import (
-    Value,
-    constant,
-    is_literal,
-    memory_type,
-    suffix,
-    vector,
-)
+from tensorc.codegen.values import Value, constant, is_literal, memory_type, suffix, vector
 from tensorc.ir.nodes import Buffer, Expr, MaskedLoad, MaskedStore, Ramp
 
 

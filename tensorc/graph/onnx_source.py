@@ -124,7 +124,8 @@ def _names_of(nodes: Iterable[Any]) -> Iterator[Any]:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         for attribute in node.attribute:
             yield attribute.name
-            for graph in (attribute.g, *attribute.graphs):
+            own = (attribute.g,) if attribute.HasField("g") else ()
+            for graph in (*own, *attribute.graphs):
                 yield from _names(graph)
 
 

@@ -57,15 +57,14 @@ def versions() -> tuple[tuple[str, str], ...]:
     return (
         ("llvm", ".".join(map(str, binding.llvm_version_info))),
         ("llvmlite", llvmlite.__version__),
-        ("sources", _sources()),
+        ("sources", hash_of_sources("ir", "codegen", "runtime", "target")),
         ("tensorc", tensorc.__version__),
     )
 
 
-def _sources() -> str:
-    """A hash of the sources that generate code: a working copy changes within one version."""
+def hash_of_sources(*folders: str) -> str:
+    """A hash of the sources in parts of the package: a working copy changes within one version."""
     root = Path(tensorc.__file__).parent
-    folders = ("ir", "codegen", "runtime", "target")
     digest = hashlib.sha256()
     for path in sorted(path for folder in folders for path in (root / folder).rglob("*.py")):
         digest.update(f"{path.relative_to(root).as_posix()}\n".encode())

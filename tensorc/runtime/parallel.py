@@ -33,7 +33,8 @@ from tensorc.codegen.hook import HOOK
 from tensorc.codegen.jit import CompiledModule, compile_module
 from tensorc.codegen.locks import ForkLock
 from tensorc.errors import ArgumentError, LimitError
-from tensorc.runtime.pool_text import pool_text, system_symbols
+from tensorc.runtime.pool_system import system_symbols
+from tensorc.runtime.pool_text import pool_text
 from tensorc.target import Target
 
 __all__ = ["address", "parallel_for", "prepare", "stop"]

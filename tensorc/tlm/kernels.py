@@ -7,20 +7,18 @@ and schedules nothing.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-import tensorc
 from tensorc import config
 from tensorc.errors import ParseError
 from tensorc.ir.nodes import Func
 from tensorc.ir.parse import parse
 from tensorc.ir.print import print_func
-from tensorc.runtime.cache import CacheKey, CompileCache
+from tensorc.runtime.cache import CacheKey, CompileCache, hash_of_sources
 from tensorc.runtime.module import Module, build
 from tensorc.space.default import default_schedule
 from tensorc.target import Target
@@ -52,11 +50,17 @@ class Kernels:
         return self._modules[key]
 
 
+@cache
+def _schedulers() -> str:
+    """A hash of what makes schedules."""
+    return hash_of_sources("analysis", "schedule", "space")
+
+
 @lru_cache(maxsize=256)
 def _scheduled(func: Func, target: Target, folder: Path) -> Nest:
     store = CompileCache(folder / "schedules")
     text = print_func(func)
-    key = CacheKey.of(text, target, scheduler="rules of kernels", schedulers=_sources())
+    key = CacheKey.of(text, target, scheduler="rules of kernels", schedulers=_schedulers())
     payload = store.get(key)
     known = None if payload is None else _unpacked(payload, target)
     if known is not None:
@@ -76,14 +80,3 @@ def _unpacked(payload: bytes, target: Target) -> Nest | None:
         return Nest(parse(first), target, tuple(packs))
     except (ValueError, TypeError, ParseError):
         return None
-
-
-@cache
-def _sources() -> str:
-    """A hash of the sources that make schedules."""
-    root = Path(tensorc.__file__).parent
-    digest = hashlib.sha256()
-    for folder in ("analysis", "schedule", "space"):
-        for path in sorted((root / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()

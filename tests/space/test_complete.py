@@ -98,7 +98,11 @@ def test_nests_that_are_shaped_already_stay() -> None:
 @pytest.mark.parametrize(
     ("arguments", "argument", "reason"),
     [
-        ({"tuner": "best"}, "tuner", "there is no tuner 'best'; legal: default, tlm, or a"),
+        (
+            {"tuner": "best"},
+            "tuner",
+            "there is no tuner 'best'; legal: default, tlm, or a function from a Choice",
+        ),
         ({"keep": [("width", "j", 5)]}, "keep", "5 is no option of width j; legal here: 8, 16, 32"),
         ({"keep": [("depth", "j", 5)]}, "keep", "depth j is not decided here; there are: template"),
         ({"keep": [("tile",)]}, "decisions", "needed (kind, subject, value), got ('tile',)"),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from typing import Any
+
+import torch
 
 from tensorc.ir import build as tc
 from tensorc.ir.nodes import Func
@@ -16,7 +19,7 @@ from tensorc.space.space import Space
 from tensorc.target import Target
 from tensorc.tasks.structure import structure
 from tensorc.tlm.lessons import Lesson, groups, lessons
-from tensorc.tlm.model import Shape
+from tensorc.tlm.model import Model, Shape
 from tensorc.tlm.vocabulary import vocabulary
 
 TARGET = Target.parse("cpu:x86-64-v3;cores=2")
@@ -76,3 +79,12 @@ def made(count: int = 12) -> list[Lesson]:
 
 def small(**sizes: object) -> Shape:
     return Shape(len(vocabulary()), **{"layers": 1, "heads": 2, "width": 16, **sizes})  # type: ignore[arg-type]
+
+
+def wild(**sizes: Any) -> Model:
+    """A small network whose random weights tell decisions apart."""
+    torch.manual_seed(0)
+    model = Model(small(**sizes))
+    with torch.no_grad():
+        model.pieces.weight[1:] *= 30
+    return model

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,19 +20,10 @@ from tensorc.tlm import weights
 from tensorc.tlm.complete import Keeping, decisions
 from tensorc.tlm.decode import Writer
 from tensorc.tlm.failures import WeightsError
-from tensorc.tlm.model import Model
 from tensorc.tlm.sentence import prompt
-from tests.tlm.made import TARGET, product, small, total
+from tests.tlm.made import TARGET, product, total, wild
 
 pytestmark = pytest.mark.torch
-
-
-def wild(**sizes: Any) -> Model:
-    torch.manual_seed(0)
-    model = Model(small(**sizes))
-    with torch.no_grad():
-        model.pieces.weight[1:] *= 30
-    return model
 
 
 @pytest.fixture(autouse=True)

@@ -37,18 +37,10 @@ from tensorc.tlm.sentence import prompt
 from tensorc.tlm.tuner import TlmTuner, tuner_of
 from tensorc.tlm.vocabulary import vocabulary
 from tests.search.fake import FakeMeasurer
-from tests.tlm.made import TARGET, made, product, records, several, small, total
+from tests.tlm.made import TARGET, made, product, records, several, small, total, wild
 
 pytestmark = pytest.mark.torch
 RUNNER = CliRunner()
-
-
-def wild(**sizes: Any) -> Model:
-    torch.manual_seed(0)
-    model = Model(small(**sizes))
-    with torch.no_grad():
-        model.pieces.weight[1:] *= 30
-    return model
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,20 +15,11 @@ from tensorc.tlm import schedule as use
 from tensorc.tlm import weights
 from tensorc.tlm.decode import Writer
 from tensorc.tlm.failures import LengthError
-from tensorc.tlm.model import Model
 from tensorc.tlm.sentence import prompt
 from tensorc.tlm.why import LARGEST, language, why
-from tests.tlm.made import TARGET, product, small
+from tests.tlm.made import TARGET, product, wild
 
 pytestmark = pytest.mark.torch
-
-
-def wild(**sizes: Any) -> Model:
-    torch.manual_seed(0)
-    model = Model(small(**sizes))
-    with torch.no_grad():
-        model.pieces.weight[1:] *= 30
-    return model
 
 
 def test_probabilities_are_those_of_writing() -> None:

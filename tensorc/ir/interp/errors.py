@@ -72,17 +72,20 @@ class Errors:
     # Arithmetic
 
     def add(self, x: Pair, y: Pair) -> Pair:
-        a, b = x[0], y[0]
-        total = a + b
-        value, error = self.rounded(total), x[1] + y[1]
-        if not math.isfinite(value):
-            return value, _special(value, x, y, operator.add)
-        if error == 0.0 and value == total and _sum_is_exact(a, b, total):
-            return value, 0.0
-        return self.finish(value, error)
+        return self._sum(x, y, y[0], operator.add)
 
     def sub(self, x: Pair, y: Pair) -> Pair:
-        return self.add(x, (-y[0], y[1]))
+        return self._sum(x, y, -y[0], operator.sub)
+
+    def _sum(self, x: Pair, y: Pair, term: float, op: Callable[[float, float], float]) -> Pair:
+        """`op` of two values: the first and `term`, added, but for the sign of NaN."""
+        total = op(x[0], y[0])
+        value, error = self.rounded(total), x[1] + y[1]
+        if not math.isfinite(value):
+            return value, _special(value, x, y, op)
+        if error == 0.0 and value == total and _sum_is_exact(x[0], term, total):
+            return value, 0.0
+        return self.finish(value, error)
 
     def mul(self, x: Pair, y: Pair) -> Pair:
         a, b = x[0], y[0]
