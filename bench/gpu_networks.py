@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tensorc.codegen.nvrtc import compile_cuda
 from tensorc.codegen.pipeline import Options
 from tensorc.graph.compile import partitioned
 from tensorc.graph.cuda import scheduled
@@ -44,21 +45,24 @@ def main() -> None:
 
 def compiled(name: str, target: Target, size: int | None) -> dict[str, Any]:
     """Compile every task of a network."""
-    module, inputs = network(name, size=size, **LAYERS.get(name, {}))
-    _, parts = partitioned(load(module, inputs, None), target)
-    start, reports, unscheduled = time.perf_counter(), [], []
+    made, inputs = network(name, size=size, **LAYERS.get(name, {}))
+    _, parts = partitioned(load(made, inputs, None), target)
+    start, reports, unscheduled, warned = time.perf_counter(), [], [], []
     for task in parts.tasks:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UnscheduledWarning)
             nest = scheduled(task.func, target, "default")
         unscheduled += [str(w.message) for w in caught]
-        reports += CudaModule(nest, target, Options(), (), "emulated").report()
+        module = CudaModule(nest, target, Options(), (), "emulated")
+        warned += compile_cuda(module.source(), target.cpu).warnings
+        reports += [(task, report) for report in module.report()]
     return {
         "tasks": len(parts.tasks),
         "kernels": len(reports),
-        "kernels with a stack": sum(bool(r.stack) for r in reports),
-        "most registers": max(r.registers for r in reports),
+        "kernels with a stack": [f"{t.label}: {r.name}" for t, r in reports if r.stack],
+        "most registers": max(r.registers for _, r in reports),
         "unscheduled": unscheduled,
+        "warnings": warned,
         "seconds": round(time.perf_counter() - start, 1),
     }
 

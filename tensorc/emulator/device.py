@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -81,6 +81,34 @@ class EmulatedModule:
         return EmulatedFunction(self, self.ptx.kernel(name))
 
 
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """A launch as a graph of CUDA has it: the bytes of its arguments, which keep nothing alive."""
+
+    function: EmulatedFunction
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    parameters: bytes
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedGraph:
+    """Launches that were recorded on an emulated device."""
+
+    device: EmulatedDevice
+    launches: tuple[_Recorded, ...]
+
+    def launch(self, stream: int | None = None) -> None:
+        """Runs them in order.
+
+        Raises:
+            EmulationError: the detectors found something, and the device is strict.
+        """
+        for launch in self.launches:
+            self.device.replay(launch)
+
+
 class EmulatedDevice:
     """Runs PTX on the CPU and looks for what is wrong with it.
 
@@ -122,6 +150,7 @@ class EmulatedDevice:
         self._memory = MemoryMap()
         self._epoch = FIRST_EPOCH
         self._running = threading.Lock()
+        self._recording: list[_Recorded] | None = None
 
     @property
     def name(self) -> str:
@@ -156,6 +185,7 @@ class EmulatedDevice:
             ArgumentError: the size is negative.
             DeviceError: there is not that much memory.
         """
+        self._not_recording("alloc")
         if size < 0:
             raise ArgumentError("size", f"{size} is negative")
         try:
@@ -176,6 +206,29 @@ class EmulatedDevice:
             _bytes("array", array), name, defined=True, writable=array.flags.writeable
         )
 
+    def current_stream(self) -> None:
+        """There are no streams: a launch is over when `launch` returns."""
+
+    def part(self, memory: DeviceMemory, offset: int, size: int) -> EmulatedMemory:
+        """Bytes at an offset in memory of this device, as a buffer of their own, which counts as
+        written.
+
+        Raises:
+            DeviceError: memory of another device.
+        """
+        if not isinstance(memory, EmulatedMemory):
+            raise DeviceError(f"{type(memory).__name__} is no memory of an emulated device")
+        data = self._memory.data(memory)[offset : offset + size]
+        return self._memory.add(data, memory.name, defined=True)
+
+    def constant(self, array: NDArray[np.generic], name: str = "") -> EmulatedMemory:
+        """The memory of an array, which no kernel may write.
+
+        Raises:
+            ArgumentError: the array is not contiguous.
+        """
+        return self._memory.add(_bytes("array", array), name, defined=True, writable=False)
+
     def copy(self, destination: Memory, source: Memory, stream: int | None = None) -> None:
         """Copies all of `source` to `destination`, each an array or memory of this device.
 
@@ -183,6 +236,7 @@ class EmulatedDevice:
             ArgumentError: the sizes differ, an array is not contiguous, or one cannot be written.
             DeviceError: memory of another device.
         """
+        self._not_recording("copy")
         target = self._bytes("destination", destination)
         origin = self._bytes("source", source)
         if target.size != origin.size:
@@ -203,7 +257,12 @@ class EmulatedDevice:
         raise ArgumentError(name, f"{type(memory).__name__} is neither an array nor memory here")
 
     def sync(self, stream: int | None = None) -> None:
-        """Does nothing: a launch is over when `launch` returns."""
+        """Does nothing, as launches are over."""
+        self._not_recording("sync")
+
+    def _not_recording(self, what: str) -> None:
+        if self._recording is not None:
+            raise DeviceError(f"`{what}` while launches are captured; do it before")
 
     # Launches -------------------------------------------------------------------------------------
 
@@ -236,13 +295,40 @@ class EmulatedDevice:
             raise DeviceError(
                 f"{kernel.name} needs {size} bytes of shared memory; a block has {MAX_SHARED}"
             )
-        parameters = _packed(kernel, arguments)
+        launch = _Recorded(function, *extents, _packed(kernel, arguments), shared)
+        if self._recording is None:
+            self.replay(launch)
+        else:
+            self._recording.append(launch)
+
+    def capture(self, work: Callable[[], None]) -> EmulatedGraph:
+        """What `work` launches, recorded; see `Device.capture`.
+
+        Raises:
+            DeviceError: `work` does something else with the device, or captures itself.
+        """
+        self._not_recording("capture")
+        self._recording = []
+        try:
+            work()
+            return EmulatedGraph(self, tuple(self._recording))
+        finally:
+            self._recording = None
+
+    def replay(self, recorded: _Recorded) -> None:
+        """Runs a launch whose extents and arguments were checked.
+
+        Raises:
+            UnsupportedInstructionError, EmulationError: as `launch`.
+        """
+        kernel, module = recorded.function.kernel, recorded.function.module
+        size = module.ptx.shared_of(kernel).size + recorded.shared
         compiled = module.ptx.compiled(kernel.name, self.detect or self.counters)
         with self._running:
             self._prepare(module, compiled)
             launch = Launch(
-                compiled, self._memory, *extents, parameters, size, shared, self.order,
-                self.detect, self.counters, self.steps, self._epoch,
+                compiled, self._memory, recorded.grid, recorded.block, recorded.parameters, size,
+                recorded.shared, self.order, self.detect, self.counters, self.steps, self._epoch,
             )  # fmt: skip
             report = run(launch)
             self._epoch = launch.epoch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorc.errors import ArgumentError
 from tensorc.graph.arguments import Inputs, Results
@@ -21,6 +21,11 @@ from tensorc.graph.tasks import Partition, Task, partition
 from tensorc.ir.words import counted
 from tensorc.target import Target
 
+if TYPE_CHECKING:
+    from tensorc.graph.cuda import Place
+    from tensorc.graph.device_executor import DeviceExecutor
+    from tensorc.runtime.cuda import ArrayDevice
+
 
 def compile(
     network: Any,
@@ -30,7 +35,8 @@ def compile(
     *,
     example_keywords: Mapping[str, Any] | None = None,
     backend: Backend | None = None,
-    device: str | None = None,
+    device: str | ArrayDevice | None = None,
+    capture: bool | None = None,
 ) -> CompiledNetwork:
     """Compile a network.
 
@@ -46,24 +52,31 @@ def compile(
         example_keywords: the same by name.
         backend: runs the tasks in place of compiled code, e.g. `backend.interpreted`, which checks
             every access and takes a second for what compiled code does in a microsecond.
-        device: for a cuda target, where its kernels run: "emulated", on the CPU with all detectors.
+        device: for a cuda target, where its kernels run: "cupy" (the default), a GPU, or
+            "emulated", on the CPU with all detectors; or a `tensorc.runtime.device.Device`.
+        capture: for a cuda target, whether the second call captures all launches in a graph, which
+            later calls start as one. By default on a GPU.
 
     Raises:
         ArgumentError: an argument is not what it should be; a file is not whole.
         UnsupportedNetworkError: operators, dtypes or shapes that are not supported, all at once.
+        DeviceError: the device cannot be had, or the weights do not fit on it.
         TargetError, CompileError, LimitError: as `build`.
     """
     machine = Target.parse(target)
     if backend is not None and not callable(backend):
         raise ArgumentError("backend", f"needed a function of a task, got {backend!r:.80}")
+    place = None
     if machine.kind == "cuda" and backend is None:
-        from tensorc.graph.cuda import on_device
+        from tensorc.graph.cuda import Place
 
-        backend = on_device(machine, device, scheduler)
-    elif device is not None:
-        raise ArgumentError("device", "it is for a cuda target and its compiled kernels")
+        place = Place(machine, device, scheduler, capture)
+    else:
+        for name, given in (("device", device), ("capture", capture)):
+            if given is not None:
+                raise ArgumentError(name, "it is for a cuda target and its compiled kernels")
     imported = load(network, example_inputs, example_keywords)
-    return compile_network(imported, machine, scheduler, backend)
+    return compile_network(imported, machine, scheduler, backend, place)
 
 
 def compile_network(
@@ -71,9 +84,13 @@ def compile_network(
     target: Target,
     scheduler: str | Scheduler = "default",
     backend: Backend | None = None,
+    place: Place | None = None,
 ) -> CompiledNetwork:
-    """Compile a network that is imported; the arguments and errors are those of `compile`."""
+    """Compile a network that is imported; the arguments and errors are those of `compile`. `place`
+    is the device of a cuda target."""
     graph, parts = partitioned(network, target, backend)
+    if place is not None:
+        return CompiledNetwork(network, parts, place.executor(graph, parts))
     executor = Executor(graph, parts, _runnable(parts, target, scheduler, backend))
     return CompiledNetwork(network, parts, executor)
 
@@ -121,11 +138,15 @@ class CompiledNetwork:
     One of an ONNX model takes arrays in the order of the model's inputs or by their names, and
     gives a NumPy array, or a tuple of several in the order of its outputs.
 
+    On a GPU, arrays there give arrays there, on the caller's stream.
+
     Inputs of another shape or dtype than compiled for are refused; one that is not compact is
     copied. Calls from several threads run one after the other.
     """
 
-    def __init__(self, network: Network, partition: Partition, executor: Executor) -> None:
+    def __init__(
+        self, network: Network, partition: Partition, executor: Executor | DeviceExecutor
+    ) -> None:
         self.graph, self.partition = executor.graph, partition
         self._network, self._executor = network, executor
         self._inputs, self._results = Inputs(self.graph.inputs), Results(self.graph.outputs)
@@ -146,13 +167,17 @@ class CompiledNetwork:
             ArgumentError: the call is not like the one that the network was compiled for.
         """
         given = self._network.flatten(arguments, keywords)
-        addresses = self._inputs.addresses(given) if self._executor.direct else None
-        if addresses is not None:
-            results, places = self._results.tensors()
-            self._executor.run_at(addresses, places)
-        else:
-            results, arrays = self._results_for(given)
-            self._executor.run(self._inputs.arrays(given), arrays)
+        executor = self._executor
+        if isinstance(executor, Executor):
+            addresses = self._inputs.addresses(given) if executor.direct else None
+            if addresses is not None:
+                results, places = self._results.tensors()
+                executor.run_at(addresses, places)
+                return self._network.unflatten(results)
+        elif executor.on_gpu(given):
+            return self._network.unflatten(executor.run_on_gpu(given))
+        results, arrays = self._results_for(given)
+        executor.run(self._inputs.arrays(given), arrays)
         return self._network.unflatten(results)
 
     @property

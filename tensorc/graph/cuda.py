@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 
 from tensorc.codegen.pipeline import Options
 from tensorc.errors import ArgumentError, LimitError, ScheduleError
-from tensorc.graph.backend import Backend, Runner, declared_shape
-from tensorc.graph.graph import Array
+from tensorc.graph.device_executor import DeviceExecutor
+from tensorc.graph.graph import Graph
 from tensorc.graph.kernels import Scheduler, UnscheduledWarning
-from tensorc.ir.nodes import Buffer, Func
+from tensorc.graph.tasks import Partition
+from tensorc.ir.nodes import Func
 from tensorc.ir.words import kind_of
 from tensorc.runtime.cuda import ArrayDevice, CudaModule, device_named
 from tensorc.schedule.schedule import Schedule
@@ -19,41 +19,46 @@ from tensorc.space.grid import over_the_grid
 from tensorc.target import Target
 
 
-def on_device(target: Target, device: str | None, scheduler: str | Scheduler) -> Backend:
-    """Tasks as kernels that run on a device which uses the arrays of the CPU in place.
+class Place:
+    """A device on which networks run, and how they are scheduled for it.
+
+    Args:
+        target: a cuda target.
+        device: "emulated", "cupy", or a device.
+        scheduler: "default", "none", or a function from a `Func` to a `Schedule`.
+        capture: whether launches are captured in a graph; None: except on an emulated device.
 
     Raises:
-        ArgumentError: there is no such device, or its memory is another one, or no scheduler of
-            this name.
+        ArgumentError: there is no such device or scheduler.
+        DeviceError: the device cannot be had.
     """
-    if device != "emulated":
-        reason = f"got {device!r}; networks for a cuda target run on 'emulated' alone so far"
-        raise ArgumentError("device", reason)
-    if not callable(scheduler) and scheduler not in ("default", "none"):
-        legal = "default, none, or a function from a Func to a Schedule"
-        raise ArgumentError("scheduler", f"there is no scheduler {scheduler!r}; legal: {legal}")
-    where = device_named(device)
-
-    def backend(func: Func) -> Runner:
-        return _Task(func, target, where, scheduler).run
-
-    return backend
-
-
-class _Task:
-    """A task, compiled when it is made."""
 
     def __init__(
-        self, func: Func, target: Target, device: ArrayDevice, scheduler: str | Scheduler
+        self,
+        target: Target,
+        device: str | ArrayDevice | None,
+        scheduler: str | Scheduler,
+        capture: bool | None,
     ) -> None:
-        nest = scheduled(func, target, scheduler)
-        self.module = CudaModule(nest, target, Options(), (), device)
-        self.module.ptx()
-        self.shapes = [declared_shape(p.value) for p in func.params if isinstance(p.value, Buffer)]
+        if not callable(scheduler) and scheduler not in ("default", "none"):
+            legal = "default, none, or a function from a Func to a Schedule"
+            raise ArgumentError("scheduler", f"there is no scheduler {scheduler!r}; legal: {legal}")
+        if capture not in (None, False, True):
+            raise ArgumentError("capture", f"expected True, False or None, got {capture!r:.80}")
+        self.target, self.scheduler = target, scheduler
+        self.device = device_named("cupy" if device is None else device)
+        self.capture = self.device.name != "emulated" if capture is None else bool(capture)
 
-    def run(self, arrays: Sequence[Array]) -> None:
-        pairs = zip(arrays, self.shapes, strict=True)
-        self.module(*(array.reshape(shape) for array, shape in pairs))
+    def executor(self, graph: Graph, parts: Partition) -> DeviceExecutor:
+        """The network on the device, its tasks compiled. Raises as `tensorc.compile` does."""
+        modules = [self._module(task.func) for task in parts.tasks]
+        return DeviceExecutor(graph, parts, modules, self.device, self.capture)
+
+    def _module(self, func: Func) -> CudaModule:
+        nest = scheduled(func, self.target, self.scheduler)
+        module = CudaModule(nest, self.target, Options(), (), self.device)
+        module.compile()
+        return module
 
 
 def scheduled(func: Func, target: Target, scheduler: str | Scheduler) -> Func:

@@ -10,42 +10,37 @@ import ctypes
 import importlib
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Never, NoReturn, Protocol, TypeAlias, cast
+from typing import Any, Never, NoReturn, Protocol, cast
 
 import numpy as np
 
 from tensorc import config
 from tensorc.codegen.cuda.expressions import HALVES
-from tensorc.codegen.cuda.host import Launch
 from tensorc.codegen.cuda.pipeline import CudaProgram, Kernel, lower_cuda
 from tensorc.codegen.cuda.report import KernelReport, Launched, report
 from tensorc.codegen.cuda.source import Parameter
 from tensorc.codegen.nvrtc import Output, compile_cuda, version
 from tensorc.codegen.pipeline import Options
 from tensorc.dtype import DType
-from tensorc.errors import ArgumentError, CompileError, LimitError, TargetError, TensorcError
+from tensorc.errors import ArgumentError, CompileError, TargetError, TensorcError
 from tensorc.ir.interp.arrays import STORAGE
-from tensorc.ir.interp.program import evaluate
-from tensorc.ir.nodes import Alloc, Buffer, Expr, For, Func, If, Seq, Stmt
+from tensorc.ir.nodes import Buffer, Func
 from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
-from tensorc.ir.walk import variables
 from tensorc.ir.words import counted
 from tensorc.runtime.abi import Signature
 from tensorc.runtime.array import View
 from tensorc.runtime.cache import CacheKey, CompileCache
-from tensorc.runtime.device import MAX_GRID, Argument, Device, DeviceFunction, DeviceMemory
+from tensorc.runtime.device import Device, DeviceFunction, DeviceMemory
 from tensorc.runtime.entry import Call, make_entry
+from tensorc.runtime.launches import Allocate, Frame, KernelLaunch, Value, bytes_of, launches
 from tensorc.runtime.module import Module, Workspaces, packer
 from tensorc.runtime.packing import Packed, packing
 from tensorc.target import Target
 
 __all__ = ["CudaModule", "device_named"]
-
-Value: TypeAlias = bool | int | float
 
 _DEVICES: Mapping[str, str] = {
     "emulated": "tensorc.emulator.device:EmulatedDevice",
@@ -156,6 +151,18 @@ class CudaModule(Module):
         """The kernels, in the order of their first launch."""
         return self.program.kernels
 
+    def compile(self) -> None:
+        """Make what the device loads, in the cache, before the first call.
+
+        Raises:
+            CompileError: NVRTC refused it.
+        """
+        _image(self.program, self._form)
+
+    @property
+    def _form(self) -> Output:
+        return "ptx" if self.device.name == "emulated" else "cubin"
+
     def ptx(self) -> str:
         """The PTX of all kernels."""
         return _image(self.program, "ptx").rstrip(b"\0").decode()
@@ -237,8 +244,7 @@ class CudaModule(Module):
     @cached_property
     def _functions(self) -> tuple[DeviceFunction, ...]:
         """The kernels on the device, whose parameters are checked against those of the image."""
-        image: Output = "ptx" if self.device.name == "emulated" else "cubin"
-        loaded = self.device.load(_image(self.program, image))
+        loaded = self.device.load(_image(self.program, self._form))
         found = tuple(loaded.function(kernel.text.name) for kernel in self.kernels)
         for kernel, function in zip(self.kernels, found, strict=True):
             wanted = tuple(map(_size, kernel.text.parameters))
@@ -265,71 +271,41 @@ class CudaModule(Module):
             for param in signature.params
             if isinstance(param.value, Buffer)
         }
-        self._execute(self.program.host, _Frame(values, memory, addresses))
+        for launch in self._launches(Frame(values, memory, addresses), self._temporary):
+            launch.run(self.device)
         self.device.sync()
         return 0
+
+    def launches(
+        self, memory: Sequence[DeviceMemory], allocate: Allocate
+    ) -> Iterator[KernelLaunch]:
+        """The launches of a call on memory of the device, one for each parameter in order; for a
+        function of arrays without symbolic sizes. `allocate` gives the temporaries their memory.
+
+        Raises:
+            CompileError: the kernels do not fit their text.
+        """
+        names = (param.name for param in self.signature.params)
+        return self._launches(Frame({}, dict(zip(names, memory, strict=True)), {}), allocate)
+
+    def _launches(self, frame: Frame, allocate: Allocate) -> Iterator[KernelLaunch]:
+        return launches(self.program.host, self.kernels, self._functions, frame, allocate)
+
+    def _temporary(self, name: str, size: int) -> DeviceMemory:
+        """Fresh memory, which lives as long as the launches that follow."""
+        return self.device.alloc(size)
 
     def _at(
         self, buffer: Buffer, address: int, values: Mapping[str, Value], mode: str
     ) -> DeviceMemory:
         """The memory of an argument, as the device takes it."""
-        size, at = _bytes(buffer, values), getattr(self.device, "at", None)
+        size, at = bytes_of(buffer, values), getattr(self.device, "at", None)
         if at is not None:
             return cast(DeviceMemory, at(address, size))
         raw = (ctypes.c_uint8 * size).from_address(address) if size else bytearray()
         array = np.frombuffer(memoryview(raw), np.uint8)
         array.flags.writeable = mode in ("out", "inout")
         return self.device.wrap(array, buffer.name)
-
-    def _execute(self, stmt: Stmt, frame: _Frame) -> None:
-        match stmt:
-            case Launch(kernel=number):
-                self._launch(self.kernels[number], self._functions[number], frame)
-            case Seq(body=parts):
-                for part in parts:
-                    self._execute(part, frame)
-            case For(var=var, begin=begin, end=end, body=body):
-                for value in range(int(frame.value(begin)), int(frame.value(end))):
-                    self._execute(body, replace(frame, values={**frame.values, var.name: value}))
-            case If(condition=condition, body=body):
-                if frame.value(condition):
-                    self._execute(body, frame)
-            case Alloc(buffer=buffer, body=body):
-                held = self.device.alloc(max(_bytes(buffer, frame.values), 1))
-                self._execute(body, replace(frame, memory={**frame.memory, buffer.name: held}))
-
-    def _launch(self, kernel: Kernel, function: DeviceFunction, frame: _Frame) -> None:
-        x, y, z = (int(frame.value(extent)) for extent in kernel.grid)
-        if min(x, y, z) <= 0:
-            return
-        for axis, extent, most in zip("xyz", (x, y, z), MAX_GRID, strict=True):
-            if extent > most:
-                reason = f"blockIdx.{axis} has {extent} blocks, at most {most} are possible"
-                raise LimitError(f"{function.name}: {reason}")
-        arguments: list[Argument] = []
-        for parameter in kernel.text.parameters:
-            name = parameter.name
-            if not parameter.buffer:
-                arguments.append(_passed(parameter, frame.values[name]))
-                continue
-            if frame.addresses.get(name, 0) % parameter.alignment:
-                reason = f"{function.name} needs it at a multiple of {parameter.alignment} bytes"
-                raise ArgumentError(name, f"it lies at {frame.addresses[name]:#x}; {reason}")
-            arguments.append(frame.memory[name])
-        text = kernel.text
-        self.device.launch(function, (x, y, z), text.block, arguments, text.dynamic)
-
-
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """What is known where the host is: sizes, scalars and loops; memory; where arguments lie."""
-
-    values: Mapping[str, Value]
-    memory: Mapping[str, DeviceMemory]
-    addresses: Mapping[str, int]
-
-    def value(self, expr: Expr) -> Any:
-        return _known(expr, self.values)
 
 
 def _on_device(argument: object) -> object:
@@ -350,22 +326,6 @@ def _nothing() -> None:
     """There are no threads to prepare."""
 
 
-def _known(expr: Expr, values: Mapping[str, Value]) -> Any:
-    """The value of an expression of the host."""
-    return evaluate(expr, {name: values[name] for name in variables(expr)})
-
-
-def _bytes(buffer: Buffer, values: Mapping[str, Value]) -> int:
-    extents = (max(int(_known(extent, values)), 0) for extent in buffer.shape)
-    if buffer.strides is None:
-        return math.prod(extents) * buffer.dtype.bytes
-    sizes = list(extents)
-    if 0 in sizes:
-        return 0
-    last = sum((n - 1) * stride for n, stride in zip(sizes, buffer.strides, strict=True))
-    return (last + 1) * buffer.dtype.bytes
-
-
 def _scalar(dtype: DType, value: float) -> Value:
     """A scalar out of the form in which it travels: halves as their bits."""
     if dtype in HALVES:
@@ -377,15 +337,6 @@ def _scalar(dtype: DType, value: float) -> Value:
         )
         return float(wide)
     return bool(value) if dtype is DType.BOOL else value
-
-
-def _passed(parameter: Parameter, value: Value) -> np.generic:
-    """A scalar as a kernel takes it: halves as floats, sizes and variables in 64 bits."""
-    if parameter.dtype in HALVES:
-        return np.float32(value)
-    if parameter.dtype is DType.INDEX:
-        return np.int64(value)
-    return cast(np.generic, np.asarray(value).astype(STORAGE[parameter.dtype])[()])
 
 
 def _size(parameter: Parameter) -> int:

@@ -6,11 +6,13 @@ Kernels are compiled elsewhere: CuPy loads cubins from memory. Its own compiler 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorc.codegen import cubin
 from tensorc.errors import ArgumentError
@@ -19,6 +21,7 @@ from tensorc.runtime.device import (
     Argument,
     DeviceError,
     DeviceFunction,
+    DeviceMemory,
     Extent,
     Memory,
     block_extent,
@@ -68,6 +71,22 @@ class _Module:
                 f"there is no kernel {name!r}; the module has {', '.join(self.names)}"
             )
         return _Function(name, self.kernels[name], self.handle.get_function(name), self.handle)
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    """Launches as a CUDA graph: one call starts them all."""
+
+    device: CupyDevice
+    handle: Any
+
+    def launch(self, stream: int | None = None) -> None:
+        """Runs them on a stream, by default the current one of CuPy.
+
+        Raises:
+            DeviceError: the launch failed.
+        """
+        self.device.launch_graph(self.handle, stream)
 
 
 class CupyDevice:
@@ -159,6 +178,34 @@ class CupyDevice:
             raise ArgumentError(name, "the array is not contiguous")
         return _Held(int(held.data.ptr), int(held.nbytes), held)
 
+    def current_stream(self) -> int:
+        """The address of CuPy's current stream."""
+        return int(self._cupy.cuda.get_current_stream().ptr)
+
+    def part(self, memory: DeviceMemory, offset: int, size: int) -> _Held:
+        """Bytes at an offset in memory of this device, which they keep alive."""
+        return _Held(memory.address + offset, size, memory)
+
+    def constant(self, array: NDArray[np.generic], name: str = "") -> _Held:
+        """A copy of an array in the memory of the GPU.
+
+        Raises:
+            ArgumentError: the array is not contiguous.
+            DeviceError: there is not that much memory, or the copy failed.
+        """
+        memory = self.alloc(array.nbytes)
+        self.copy(memory, array)
+        return memory
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """A new CuPy array of undefined contents.
+
+        Raises:
+            DeviceError: there is not that much memory.
+        """
+        with self._failures(f"an array {shape} of {dtype} cannot be allocated"):
+            return self._cupy.empty(shape, dtype)
+
     def at(self, address: int, size: int) -> _Held:
         """Memory that the caller keeps alive."""
         return _Held(address, size, None)
@@ -186,6 +233,30 @@ class CupyDevice:
         """
         with self._failures("a kernel failed"), self._on(stream):
             self._cupy.cuda.get_current_stream().synchronize()
+
+    def capture(self, work: Callable[[], None]) -> _Graph:
+        """What `work` launches, as a CUDA graph; see `Device.capture`.
+
+        Raises:
+            DeviceError: the launches cannot be captured.
+        """
+        with self._failures("the launches cannot be captured"):
+            # The default stream is none that can be captured.
+            stream = self._cupy.cuda.Stream(non_blocking=True)
+            with stream:
+                stream.begin_capture()
+                try:
+                    work()
+                except BaseException:
+                    with suppress(*self._failures("").kinds):
+                        stream.end_capture()
+                    raise
+                return _Graph(self, stream.end_capture())
+
+    def launch_graph(self, handle: Any, stream: int | None) -> None:
+        """Launches a graph of CuPy's on a stream. Raises DeviceError: it failed."""
+        with self._failures("the launch of a graph failed"), self._on(stream):
+            handle.launch()
 
     def _on(self, stream: int | None) -> Any:
         """CuPy's current stream in the block."""

@@ -1,4 +1,4 @@
-"""What the launcher of a CUDA kernel needs of a device: load, launch, alloc, copy, sync.
+"""What the launcher of CUDA kernels needs of a device: load, launch, alloc, copy, sync, capture.
 
 Two implementations have this interface: a GPU through CuPy, and the emulator, which runs PTX on the
 CPU (`tensorc.emulator.EmulatedDevice`). Host memory is NumPy arrays; device memory is an address.
@@ -6,7 +6,7 @@ CPU (`tensorc.emulator.EmulatedDevice`). Host memory is NumPy arrays; device mem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -19,6 +19,7 @@ __all__ = [
     "Device",
     "DeviceError",
     "DeviceFunction",
+    "DeviceGraph",
     "DeviceMemory",
     "DeviceModule",
     "Extent",
@@ -74,6 +75,18 @@ class DeviceModule(Protocol):
         """
 
 
+class DeviceGraph(Protocol):
+    """Launches that were captured. It knows memory by its address alone: who launches it keeps that
+    memory alive."""
+
+    def launch(self, stream: int | None = None) -> None:
+        """Runs all launches in order on a stream.
+
+        Raises:
+            DeviceError: the graph cannot be launched, or one of its kernels failed.
+        """
+
+
 class Device(Protocol):
     """A place where CUDA kernels run.
 
@@ -115,6 +128,19 @@ class Device(Protocol):
             DeviceError: there is not that much memory.
         """
 
+    def current_stream(self) -> int | None:
+        """The stream that the caller computes on; None on a device that has none."""
+
+    def part(self, memory: DeviceMemory, offset: int, size: int) -> DeviceMemory:
+        """`size` bytes at an offset in memory of this device, which they keep alive."""
+
+    def constant(self, array: NDArray[np.generic], name: str = "") -> DeviceMemory:
+        """Memory with the contents of a compact array that never changes; kernels only read it.
+
+        Raises:
+            DeviceError: there is not that much memory.
+        """
+
     def copy(self, destination: Memory, source: Memory, stream: int | None = None) -> None:
         """Copies all of `source`, which is as large as `destination`, between host and device.
 
@@ -127,6 +153,14 @@ class Device(Protocol):
 
         Raises:
             DeviceError: something that ran since the last `sync` failed.
+        """
+
+    def capture(self, work: Callable[[], None]) -> DeviceGraph:
+        """What `work` launches on the default stream, which does not run now. It may do nothing
+        else with the device: no alloc, no copy, no sync.
+
+        Raises:
+            DeviceError: the launches cannot be captured.
         """
 
 

@@ -1,12 +1,19 @@
-"""Random programs under random GPU schedules: every stage, races, and the emulated device."""
+"""Random programs under random GPU schedules: every stage, races, and the emulated device.
+
+`python -m tensorc.testing.device_fuzz --count 20000 --log FILE` goes on where FILE ends.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import tensorc.schedule.primitives as p
@@ -32,6 +39,8 @@ from tensorc.testing.schedules import draw_step
 
 TARGET = "cuda:sm_90"
 MOST_STEPS = 8
+SAVED = 20
+"""After how many pairs the log is written."""
 INTERNAL = (AssertionError, AttributeError, IndexError, KeyError, NotImplementedError, TypeError,
             ValueError, ZeroDivisionError, RecursionError)  # fmt: skip
 
@@ -89,14 +98,21 @@ def _axes(source: Source, state: State, name: str) -> Sequence[str]:
 
 
 def pairs(
-    count: int, seed: int, *, emulate: int = 100, inputs: int = 2
+    count: int,
+    seed: int,
+    *,
+    emulate: int = 100,
+    inputs: int = 2,
+    first: int = 0,
+    totals: Totals | None = None,
 ) -> Iterator[tuple[int, Totals]]:
-    """Examine so many pairs; gives the number of each and the totals after it.
+    """Examine so many pairs from number `first` on; gives the number of each and the totals after.
 
-    `emulate` is the percentage of pairs that the emulated device runs too.
+    `emulate` is the percentage of pairs that the emulated device runs too; `totals` are those of an
+    earlier run, which go on.
     """
-    totals = Totals()
-    for number in range(count):
+    totals = Totals() if totals is None else totals
+    for number in range(first, first + count):
         source = Seeded(f"{seed}/{number}")
         emulated = source.chance(emulate)
         func, state, steps = draw_pair(source)
@@ -188,3 +204,48 @@ def _packed(given: dict[str, Any], state: State) -> dict[str, Any]:
     for name, func in state.packs:
         changed[name] = run(func, {"source": changed[name]}).outputs["packed"]
     return changed
+
+
+# The command --------------------------------------------------------------------------------------
+
+
+def save(totals: Totals, log: Path) -> None:
+    """Write the totals to a file as JSON; a stop in between leaves the file before."""
+    fresh = log.with_name(f"{log.name}.new")
+    data = {"counts": totals.counts, "faults": [asdict(fault) for fault in totals.faults]}
+    fresh.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    fresh.replace(log)
+
+
+def load(log: Path) -> Totals:
+    """The totals that a run has saved; none when there is no such file yet."""
+    if not log.exists():
+        return Totals()
+    last = json.loads(log.read_text(encoding="utf-8"))
+    return Totals(Counter(last["counts"]), [Fault(**fault) for fault in last["faults"]])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns 1 when there is a fault."""
+    parser = argparse.ArgumentParser(prog="python -m tensorc.testing.device_fuzz")
+    parser.add_argument("--count", type=int, default=1000, help="number of pairs")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the run")
+    parser.add_argument("--emulate", type=int, default=20, help="percentage run as PTX")
+    parser.add_argument("--log", type=Path, help="file to save to, and to go on from")
+    given = parser.parse_args(arguments)
+    totals = load(given.log) if given.log else Totals()
+    first, shown = totals.counts["pairs"], len(totals.faults)
+    left = max(given.count - first, 0)
+    options = {"emulate": given.emulate, "inputs": 1, "first": first, "totals": totals}
+    for number, _ in pairs(left, given.seed, **options):
+        for fault in totals.faults[shown:]:
+            sys.stderr.write(f"{fault}\n")
+        shown = len(totals.faults)
+        if given.log and (number + 1 == given.count or (number + 1) % SAVED == 0):
+            save(totals, given.log)
+    print(json.dumps({**totals.counts, "faults": len(totals.faults)}))
+    return 1 if totals.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 import torch
 
 from tensorc.errors import ArgumentError
 from tensorc.graph.compile import compile
+from tensorc.runtime.device import DeviceError
 from tests.graph.test_networks import Attention, TinyResNet
 
 pytestmark = pytest.mark.torch
@@ -31,8 +34,15 @@ def test_a_network_is_equal_to_torch(name: str) -> None:
 def test_devices_and_targets_that_do_not_fit() -> None:
     module = torch.nn.Linear(4, 4).eval()
     given = (torch.zeros(2, 4),)
-    for target, device in (("cuda:sm_80", None), ("cuda:sm_80", "cupy"), ("cpu", "emulated")):
-        with pytest.raises(ArgumentError, match="device"):
-            compile(module, given, target, device=device)
+    for option in ({"device": "emulated"}, {"capture": True}):
+        with pytest.raises(ArgumentError, match="it is for a cuda target"):
+            compile(module, given, "cpu", **option)
+    with pytest.raises(ArgumentError, match="no device 'tpu'"):
+        compile(module, given, "cuda:sm_80", device="tpu")
     with pytest.raises(ArgumentError, match="no scheduler"):
         compile(module, given, "cuda:sm_80", "best", device="emulated")
+    with pytest.raises(ArgumentError, match="capture"):
+        compile(module, given, "cuda:sm_80", device="emulated", capture="yes")
+    if importlib.util.find_spec("cupy") is None:
+        with pytest.raises(DeviceError, match="CuPy is not installed"):
+            compile(module, given, "cuda:sm_80")
