@@ -4,18 +4,17 @@
     python -m bench.gpu run folder --log gpu.json              # where the GPU is, no NVRTC needed
 
 `prepare` schedules the golden kernels, by their own steps or by the rules, and writes their cubins,
-their PTX and how they are launched. `run` checks each against NumPy, times it beside torch and
-torch.compile, has two of them examined by compute-sanitizer and counted by ncu if these are
-installed, and fits the constants of the analytic model. With `--device emulated` it runs up to the
-launch on a CPU, without times.
+their PTX and how they are launched; of two also in small, with the counters of the emulator. `run`
+checks each against NumPy, times it beside torch, torch.compile and Triton, has the two examined by
+compute-sanitizer and counted by ncu if these are installed, and fits the constants of the analytic
+model. What would begin after `--limit` seconds is left out. With `--device emulated` it runs up to
+the launch on a CPU, without times.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,21 +23,25 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu_kernels import CASES, Golden
+from bench.gpu_kernels import CASES
+from bench.gpu_peers import emulated_counters, examined, peers, seconds
 from tensorc.codegen.cuda.host import Launch
 from tensorc.codegen.pipeline import Options
+from tensorc.emulator.device import EmulatedDevice
 from tensorc.ir.arith import constant
 from tensorc.ir.nodes import Alloc, Buffer, Seq, Stmt
-from tensorc.runtime.cuda import CudaModule, device_named
+from tensorc.runtime.cuda import ArrayDevice, CudaModule, device_named
 
 EXAMINED = ("matmul f32", "transpose")
-KINDS: Mapping[str, type[np.generic]] = {"f32": np.float32, "f16": np.float16}
-"""The element types of the golden kernels."""
-RUNS = 20
-METRICS = (
-    "l1tex__data_bank_conflicts_pipe_lsu.sum,smsp__sass_average_data_bytes_per_sector_mem_global"
-    ".pct,sm__throughput.avg.pct_of_peak_sustained_elapsed"
-)
+SMALL = "small"
+"""The folder of what is examined."""
+KINDS: Mapping[str, type[np.generic]] = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}
+"""The element types of the golden kernels, as they are stored."""
+PRODUCTS: Mapping[str, str] = {
+    "matmul f32": "operations of f32 a second",
+    "matmul bf16": "operations of tensor cores a second",
+}
+COPIED = 1 << 30
 
 
 def main() -> None:
@@ -49,17 +52,21 @@ def main() -> None:
     parser.add_argument("--device", default="cupy", choices=("cupy", "emulated"))
     parser.add_argument("--case", action="append", choices=sorted(CASES))
     parser.add_argument("--small", action="store_true", help="sizes for the emulator")
+    parser.add_argument("--limit", type=float, default=540.0, metavar="SECONDS")
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
     names = options.case or list(CASES)
     if options.action == "prepare":
         for name in names:
             prepare(options.folder, name, options.target, small=options.small)
+            if name in EXAMINED:
+                prepare(options.folder / SMALL, name, options.target, small=True)
+                count(options.folder / SMALL, name)
         return
     if options.action == "one":
         checked(options.folder, names[0], device_named(options.device))
         return
-    found = run(options.folder, names, options.device)
+    found = run(options.folder, names, options.device, options.limit)
     if options.log is not None:
         options.log.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(table(found))
@@ -96,6 +103,16 @@ def prepare(folder: Path, name: str, target: str, *, small: bool) -> None:
     (place / "plan.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
+def count(folder: Path, name: str) -> dict[str, float]:
+    """The counters of the emulator for one run of a kernel, which are written down, too."""
+    device = EmulatedDevice(counters=True)
+    checked(folder, name, device)
+    found = emulated_counters(device.reports)
+    text = json.dumps(found, indent=1) + "\n"
+    (_place(folder, name) / "counters.json").write_text(text, encoding="utf-8")
+    return found
+
+
 def _place(folder: Path, name: str) -> Path:
     return folder / name.replace(" ", "-")
 
@@ -127,20 +144,36 @@ def _launches(
 # On the device ----------------------------------------------------------------------------------
 
 
-def run(folder: Path, names: list[str], device: str) -> dict[str, Any]:
+def run(
+    folder: Path, names: list[str], device: str | ArrayDevice, limit: float = 540.0
+) -> dict[str, Any]:
     """Check and time the kernels, and examine two of them."""
-    where = device_named(device)
-    found: dict[str, Any] = {"device": device, "kernels": {}}
+    where, until = device_named(device), time.monotonic() + limit
+    found: dict[str, Any] = {"device": where.name, "kernels": {}}
     for name in names:
         print(name, file=sys.stderr, flush=True)
-        result = checked(folder, name, where)
-        if device == "cupy":
-            result |= timed(folder, name, where)
-        found["kernels"][name] = result
-    if device == "cupy":
-        found["examined"] = {name: examined(folder, name) for name in EXAMINED if name in names}
-        found["constants"] = fitted(found["kernels"])
+        found["kernels"][name] = checked(folder, name, where)
+    if where.name == "emulated":
+        return found
+    for name in names:
+        found["kernels"][name] |= timed(folder, name, where, until)
+    overhead = 0.0
+    if "transpose" in names:
+        # So small that it takes as long as its launch.
+        overhead = seconds(loaded(folder / SMALL, "transpose", where)[1], where.sync)
+    found["constants"] = fitted(found["kernels"], where, overhead)
+    found["examined"] = {
+        name: examined(folder / SMALL, name, predicted(folder, name))
+        for name in EXAMINED
+        if name in names and time.monotonic() < until
+    }
     return found
+
+
+def predicted(folder: Path, name: str) -> dict[str, float]:
+    """The counters that `count` has written down."""
+    text = (_place(folder / SMALL, name) / "counters.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
 
 
 def checked(folder: Path, name: str, device: Any) -> dict[str, Any]:
@@ -151,7 +184,7 @@ def checked(folder: Path, name: str, device: Any) -> dict[str, Any]:
     shape, kind = plan["memory"][plan["output"]]
     out = np.empty(shape, KINDS[kind])
     device.copy(out, memory[plan["output"]])
-    expected = CASES[name].reference(*(given[n].astype(np.float64) for n in plan["inputs"]))
+    expected = CASES[name].reference(*(wide(given[n]) for n in plan["inputs"]))
     error = float(np.abs(out - expected).max() / max(np.abs(expected).max(), 1e-30))
     if not error < CASES[name].tolerance:
         raise SystemExit(f"{name}: relative error {error:.2g}")
@@ -171,7 +204,7 @@ def loaded(
         memory[buffer] = device.alloc(_bytes(plan, buffer))
     for buffer in plan["inputs"]:
         shape, kind = plan["memory"][buffer]
-        given[buffer] = draw.standard_normal(shape, dtype=np.float32).astype(KINDS[kind])
+        given[buffer] = drawn(draw, shape, kind)
         device.copy(memory[buffer], given[buffer])
     functions = {x["kernel"]: module.function(x["kernel"]) for x in plan["launches"]}
 
@@ -183,93 +216,103 @@ def loaded(
     return plan, launch, memory, given
 
 
+def drawn(draw: np.random.Generator, shape: list[int], kind: str) -> np.ndarray[Any, Any]:
+    """Normal numbers in storage form: bf16 is the upper half of the bits of an f32."""
+    values = draw.standard_normal(shape, dtype=np.float32)
+    if kind == "bf16":
+        return (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    return values.astype(KINDS[kind])
+
+
+def wide(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The numbers of an array in storage form, as f64."""
+    if array.dtype == np.uint16:
+        array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return array.astype(np.float64)
+
+
 def _bytes(plan: Mapping[str, Any], buffer: str) -> int:
     shape, kind = plan["memory"][buffer]
     return int(np.prod(shape, dtype=int)) * np.dtype(KINDS[kind]).itemsize
 
 
-def timed(folder: Path, name: str, device: Any) -> dict[str, Any]:
-    """Seconds of a call, and those of torch and torch.compile on the same inputs."""
+def timed(folder: Path, name: str, device: Any, until: float) -> dict[str, Any]:
+    """Seconds of a call, and those of others on the same inputs."""
     plan, launch, _, given = loaded(folder, name, device)
-    golden = CASES[name]
-    seconds = {"tensorc": _seconds(launch, device.sync), **_peers(golden, plan, given)}
-    bytes_ = sum(_bytes(plan, buffer) for buffer in [*plan["inputs"], plan["output"]])
+    golden, inputs = CASES[name], plan["inputs"]
+    own = seconds(launch, device.sync)
+    kinds = [plan["memory"][n][1] for n in inputs]
+    others = peers(golden, [given[n] for n in inputs], kinds, until)
+    bytes_ = sum(_bytes(plan, buffer) for buffer in [*inputs, plan["output"]])
     flops = golden.flops(*plan["sizes"])
-    best = seconds["tensorc"]
-    return {"seconds": seconds, "flops": flops, "bytes": bytes_, "launches": len(plan["launches"]),
-            "flops a second": flops / best, "bytes a second": bytes_ / best}  # fmt: skip
+    return {"seconds": {"tensorc": own, **others}, "flops": flops, "bytes": bytes_,
+            "launches": len(plan["launches"]), "flops a second": flops / own,
+            "bytes a second": bytes_ / own}  # fmt: skip
 
 
-def _seconds(call: Callable[[], object], sync: Callable[[], object]) -> float:
-    """The least of several rounds, each of many calls."""
-    call()
-    sync()
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        for _ in range(RUNS):
-            call()
-        sync()
-        best = min(best, (time.perf_counter() - start) / RUNS)
-    return best
-
-
-def _peers(golden: Golden, plan: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, float]:
-    try:
-        import torch
-    except ImportError:
-        return {}
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    x = [torch.from_numpy(given[n]).cuda() for n in plan["inputs"]]
-    plain = eval(f"lambda *x: {golden.torch}", {"torch": torch})
-    sync = torch.cuda.synchronize
-    found = {"torch": _seconds(lambda: plain(*x), sync)}
-    if shutil.which("cc") or shutil.which("gcc"):
-        # What torch.compile makes for a device is Triton's.
-        compiled = torch.compile(plain)
-        found["torch.compile"] = _seconds(lambda: compiled(*x), sync)
+def fitted(
+    kernels: Mapping[str, Mapping[str, Any]], device: Any, overhead: float
+) -> dict[str, Any]:
+    """Constants of the analytic model, and how well it ranks: a kernel takes its launches, and the
+    time of its bytes at the bandwidth of a copy or that of its operations at the rate of the
+    product whose pipe it uses, whichever is longer. Products that were not run limit nothing."""
+    half = COPIED // 2
+    source, target = device.alloc(half), device.alloc(half)
+    copied = seconds(lambda: device.copy(target, source), device.sync)
+    bandwidth = COPIED / copied
+    found: dict[str, Any] = {"seconds of a launch": overhead, "bytes of memory a second": bandwidth}
+    for name, constant_ in PRODUCTS.items():
+        if name in kernels:
+            found[constant_] = kernels[name]["flops a second"]
+    rates = [found.get(constant_) for constant_ in PRODUCTS.values()]
+    model, measured = [], []
+    for name, kernel in kernels.items():
+        rate = rates[name in ("matmul bf16", "attention")]
+        compute = kernel["flops"] / rate if rate else 0.0
+        launches = kernel["launches"] * overhead
+        model.append(launches + max(kernel["bytes"] / bandwidth, compute))
+        measured.append(kernel["seconds"]["tensorc"])
+    found["rank correlation of the model"] = rank_correlation(model, measured)
     return found
 
 
-def examined(folder: Path, name: str) -> dict[str, str]:
-    """What NVIDIA's tools say of one launch; of those that are not there, nothing."""
-    this = [sys.executable, "-m", "bench.gpu", "one", str(folder), "--case", name]
-    tools = {
-        "compute-sanitizer": ["compute-sanitizer", "--tool", "racecheck", *this],
-        "ncu": ["ncu", "--clock-control", "none", "--metrics", METRICS, *this],
-    }
-    found = {}
-    for tool, command in tools.items():
-        if shutil.which(tool):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-            found[tool] = (done.stdout + done.stderr)[-4000:]
-    return found
+def rank_correlation(a: list[float], b: list[float]) -> float:
+    """Spearman's coefficient of two lists without ties; 1 for fewer than two numbers."""
+    n = len(a)
+    if n < 2:
+        return 1.0
+    ranks = [np.argsort(np.argsort(values)) for values in (a, b)]
+    return float(1 - 6 * np.sum((ranks[0] - ranks[1]) ** 2) / (n * (n * n - 1)))
 
 
-def fitted(kernels: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Constants of the analytic model, by the kernels that they bound."""
-    found = {}
-    if "elementwise" in kernels:
-        found["bytes of memory a second"] = kernels["elementwise"]["bytes a second"]
-    if "matmul f32" in kernels:
-        found["operations of f32 a second"] = kernels["matmul f32"]["flops a second"]
-    return found
+OTHERS = ("torch", "torch.compile", "triton")
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """One line for each kernel."""
-    lines = [f"{'kernel':18}{'error':>10}{'registers':>11}{'ms':>10}{'torch':>8}{'compile':>9}"]
+    """One line for each kernel: how often our time goes into that of others, and the share of the
+    bandwidth of a copy; then the constants, and what the tools found."""
+    others = "".join(f"{name:>15}" for name in OTHERS)
+    lines = [f"{'kernel':18}{'error':>10}{'registers':>11}{'ms':>10}{others}{'of a copy':>11}"]
+    constants = found.get("constants", {})
     for name, x in found["kernels"].items():
-        seconds = x.get("seconds", {})
-        own = seconds.get("tensorc")
-        ratios = (f"{seconds[p] / own:.2f}x" if p in seconds else "-"
-                  for p in ("torch", "torch.compile"))  # fmt: skip
-        torch_, compile_ = ratios
-        shown = "-" if own is None else f"{own * 1e3:.3f}"
-        registers = max(x["registers"])
-        lines.append(
-            f"{name:18}{x['error']:10.1e}{registers:11}{shown:>10}{torch_:>8}{compile_:>9}"
+        times = x.get("seconds", {})
+        own = times.get("tensorc")
+        ratios = "".join(
+            f"{times[other] / own:14.2f}x" if other in times else f"{'-':>15}" for other in OTHERS
         )
+        shown, share = "-", "-"
+        if own is not None:
+            shown = f"{own * 1e3:.3f}"
+            share = f"{x['bytes a second'] / constants['bytes of memory a second']:.0%}"
+        registers = max(x["registers"])
+        lines.append(f"{name:18}{x['error']:10.1e}{registers:11}{shown:>10}{ratios}{share:>11}")
+    lines += [f"{name}: {value:.4g}" for name, value in constants.items()]
+    for name, tools in found.get("examined", {}).items():
+        for tool in ("racecheck", "memcheck"):
+            if tool in tools:
+                lines.append(f"{name}, {tool}: {'clean' if tools[tool]['clean'] else 'findings'}")
+        for metric, pair in tools.get("counters", {}).items():
+            lines.append(f"{name}, {metric}: ncu {pair['ncu']}, emulator {pair['emulator']}")
     return "\n".join(lines)
 
 

@@ -11,9 +11,13 @@ import numpy as np
 import tensorc as tc
 from bench import gpu_schedules as steps
 from bench.gpu_attention import attention, attention_program
-from tensorc.ir.nodes import Func
+from tensorc.ir.arith import constant
+from tensorc.ir.nodes import Buffer, Func
+from tensorc.ir.parse import parse
 from tensorc.schedule.schedule import Schedule
 from tensorc.space.default import default_schedule
+from tests.codegen.cuda import golden_products
+from tests.codegen.cuda.products import program
 
 Array = np.ndarray[Any, Any]
 
@@ -38,11 +42,22 @@ class Golden:
     tolerance: float = 1e-4
 
 
-def matmul(m: int, n: int, depth: int) -> Func:
-    A, B = _input("A", m, depth), _input("B", depth, n)
-    k = tc.reduce_axis(depth, name="k")
-    C = tc.compute((m, n), lambda i, j: tc.sum(A[i, k] * B[k, j], axis=k), name="C")
-    return tc.func_of([A, B], [C], name="matmul")
+def matmul(kind: str) -> Callable[..., Func]:
+    """A product of matrices of this element type, summed up in f32."""
+    return lambda m, n, depth: parse(program(kind, m, n, depth))
+
+
+def as_written(name: str) -> Callable[[Func, str], Schedule]:
+    """The steps of a golden kernel of the tests, for a program of its form."""
+
+    def schedule(func: Func, target: str) -> Schedule:
+        buffers = [p.value for p in func.params if isinstance(p.value, Buffer)]
+        first, last = ([constant(e) or 0 for e in b.shape] for b in (buffers[0], buffers[-1]))
+        rows, depth = first
+        sizes = (rows, depth, 0) if name == "transpose" else (rows, last[1], depth)
+        return golden_products.GOLDEN[name].schedule(*sizes, target)
+
+    return schedule
 
 
 def conv2d(channels: int, filters: int, side: int) -> Func:
@@ -74,9 +89,7 @@ def reduction(rows: int, columns: int) -> Func:
 
 
 def transpose(rows: int, columns: int) -> Func:
-    A = _input("A", rows, columns)
-    B = tc.compute((columns, rows), lambda i, j: A[j, i] * 1.0, name="B")
-    return tc.func_of([A], [B], name="transpose")
+    return parse(golden_products.TRANSPOSE.format(m=rows, n=columns))
 
 
 def elementwise(rows: int, columns: int) -> Func:
@@ -124,8 +137,12 @@ def _attention(q: Array, k: Array, v: Array) -> Array:
 
 CASES: Mapping[str, Golden] = {
     "matmul f32": Golden(
-        matmul, (64, 64, 32), (4096, 4096, 4096), np.matmul, "x[0] @ x[1]",
-        lambda m, n, k: 2 * m * n * k,
+        matmul("f32"), (128, 128, 24), (4096, 4096, 4096), np.matmul, "x[0] @ x[1]",
+        lambda m, n, k: 2 * m * n * k, as_written("matmul f32"),
+    ),
+    "matmul bf16": Golden(
+        matmul("bf16"), (128, 128, 128), (4096, 4096, 4096), np.matmul, "x[0] @ x[1]",
+        lambda m, n, k: 2 * m * n * k, as_written("matmul bf16"),
     ),
     "conv2d": Golden(
         conv2d, (8, 16, 8), (64, 64, 56), _windows,
@@ -165,7 +182,8 @@ CASES: Mapping[str, Golden] = {
         reduction, (6, 300), (8192, 8192), lambda a: a.sum(1), "x[0].sum(1)"
     ),
     "transpose": Golden(
-        transpose, (40, 64), (8192, 8192), lambda a: a.T * 1, "x[0].T.contiguous()"
+        transpose, (96, 64), (8192, 8192), lambda a: a.T * 1, "x[0].T.contiguous()",
+        schedule=as_written("transpose"),
     ),
     "elementwise": Golden(
         elementwise, (8, 96), (8192, 8192), lambda a, c: np.maximum(a + c, 0),
