@@ -36,7 +36,7 @@ from tensorc.ir import arith
 from tensorc.ir.grid import THREADS, Kernel, axis_of, extent_of, is_thread, loops_of
 from tensorc.ir.linear import linear
 from tensorc.ir.nodes import Binary, Cast, Expr, For, Func, If, Load, Reduce, Stmt, Store
-from tensorc.ir.walk import Path, at, enclosing, substitute, variables
+from tensorc.ir.walk import Path, at, enclosing, substitute, variables, written
 from tensorc.target import Target
 
 NOTE = "tensorize"
@@ -171,8 +171,9 @@ def _nest(loop: For, instruction: Instruction, groups: For, places: For) -> Prod
 Operands: TypeAlias = tuple[Load, Load]
 
 
-def _operands(leaf: Stmt, instruction: Instruction) -> Operands | str:
-    """The two loads that the innermost statement multiplies."""
+def multiplied(leaf: Stmt, instruction: Instruction) -> Operands | str:
+    """The two elements that a statement multiplies and sums as an instruction does, wherever they
+    lie, or the reason why it does not."""
     match leaf:
         case Reduce(op="sum", buffers=(buffer,), values=(value,)):
             pass
@@ -182,16 +183,27 @@ def _operands(leaf: Stmt, instruction: Instruction) -> Operands | str:
             pass
         case _:
             return "its innermost statement is no sum into one buffer"
-    if buffer.dtype is not instruction.result or buffer.scope != "register":
+    if buffer.dtype is not instruction.result:
         return f"it does not sum in registers of {instruction.result}"
     if not isinstance(value, Binary) or value.op != "mul":
         return "it does not sum products"
-    found = tuple(_operand(x, instruction) for x in (value.a, value.b))
-    if found[0] is None or found[1] is None:
+    left, right = (_operand(x, instruction) for x in (value.a, value.b))
+    if left is None or right is None:
         return f"it does not multiply two elements of {instruction.operand}, as {buffer.dtype}"
-    if any(x.buffer.scope not in ("shared", "global") for x in found if x is not None):
+    return left, right
+
+
+def _operands(leaf: Stmt, instruction: Instruction) -> Operands | str:
+    """The two loads that the innermost statement multiplies, from where an instruction may."""
+    found = multiplied(leaf, instruction)
+    if isinstance(found, str):
+        return found
+    assert isinstance(leaf, Store | Reduce)
+    if any(buffer.scope != "register" for buffer in written(leaf)):
+        return f"it does not sum in registers of {instruction.result}"
+    if any(x.buffer.scope not in ("shared", "global") for x in found):
         return "an operand lies in registers, and threads of a warp read what others hold"
-    return found[0], found[1]
+    return found
 
 
 def _operand(expr: Expr, instruction: Instruction) -> Load | None:
@@ -241,6 +253,21 @@ def _differ(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
 def number_of(target: Target) -> int:
     """The number of a device's architecture, 90 of sm_90a."""
     return int("".join(filter(str.isdigit, target.cpu)))
+
+
+def instructions_for(leaf: Stmt, target: Target) -> tuple[str, ...]:
+    """The instructions of a device that compute what a statement sums, exactly as it does, the
+    smallest first."""
+    if target.kind != "cuda":
+        return ()
+    found = [
+        (instruction.depth, name)
+        for name, instruction in INSTRUCTIONS.items()
+        if instruction.exact
+        and number_of(target) >= instruction.architecture
+        and not isinstance(multiplied(leaf, instruction), str)
+    ]
+    return tuple(name for _, name in sorted(found))
 
 
 def tensorized(func: Func, kernel: Kernel, target: Target) -> Iterator[Violation]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tensorc.analysis import structure
 from tensorc.analysis.effects import Statement, statements
+from tensorc.analysis.tensor_cores import instructions_for
 from tensorc.ir.arith import constant, sub
 from tensorc.ir.linear import linear
 from tensorc.ir.nodes import (
@@ -67,7 +68,8 @@ class StageFacts:
 
     `group` is its place among the outermost statements; `inlinable` says that the step `inline` is
     legal for it at the start, and `regular` that its loops hold nothing else, start at 0, and that
-    no spatial one carries a dependence.
+    no spatial one carries a dependence. `instructions` are those of the device's tensor cores that
+    compute what it sums, the one with the least depth first.
     """
 
     name: str
@@ -82,6 +84,7 @@ class StageFacts:
     conditional: bool
     inlinable: bool
     regular: bool
+    instructions: tuple[str, ...] = ()
 
     @property
     def spatial(self) -> tuple[Axis, ...]:
@@ -129,7 +132,8 @@ def facts(func: Func, target: Target) -> Facts:
             own = by_reduction[stmt.name]
             fill = own[0] if len(own) == 1 else None
             inlinable = legal(Inline(stmt.name), start)
-            stages.append(_stage(func, stmt, fill, inlinable, _regular(func, stmt, own)))
+            made = _stage(func, stmt, fill, inlinable, _regular(func, stmt, own))
+            stages.append(replace(made, instructions=instructions_for(stmt.node, target)))
     return Facts(func.name, tuple(stages), target, symbolic, names(func))
 
 

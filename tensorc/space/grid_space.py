@@ -1,7 +1,8 @@
 """The space of schedules of a task on a CUDA device: which kernels, then the sizes of each.
 
 Stages that are elementwise are computed where they are read. What is left is one kernel of rows
-where all of it is rows, or a kernel for each stage: tiles, rows, one thread for each result, or
+where all of it is rows, or a kernel for each stage: products on tensor cores, with the stage behind
+them, tiles, rows, two kernels for few results of many steps, one thread for each result, or
 elements in the order of memory. What data place, and loops of unknown extents, keep their nest.
 """
 
@@ -13,10 +14,12 @@ from math import prod
 
 from tensorc.schedule.facts import Facts, StageFacts
 from tensorc.space.choice import Choice, Template, Value
+from tensorc.space.grid_parts import divisible, parts_kernels, worth_it
 from tensorc.space.grid_plan import GridPlan
 from tensorc.space.grid_rows import row_axes, row_kernel
 from tensorc.space.grid_stages import flat_kernel, thread_kernel, turned_axis, turned_kernel
 from tensorc.space.grid_tiles import tile_axes, tile_nest
+from tensorc.space.grid_warps import epilogue, product, warp_kernel
 from tensorc.space.templates.common import keyed
 from tensorc.space.templates.rowwise import inlined_once
 
@@ -24,6 +27,9 @@ FEW_STEPS = 32
 """A reduction of fewer steps than a warp has lanes is not worth combining."""
 FEW_RESULTS = 4096
 """With fewer results than this, a thread for each leaves most of a device idle."""
+
+REUSING = ("warps", "tiles")
+"""Kernels whose blocks use what they read several times, which one row at a time does not."""
 
 Kernel = Callable[[Facts, GridPlan, StageFacts], Generator[Choice, Value, None]]
 
@@ -38,14 +44,16 @@ def cuda(facts: Facts) -> Template:
     several = len(kept) > 1 and not facts.symbolic
     rows = row_axes(facts, [facts.stage(x.name) for x in kept]) if several else None
     forms = ("apart",) if rows is None else ("rows", "apart")
-    form = yield Choice("template", facts.name, forms, forms[0], "template")
+    reused = any(_taken(x) and _wanted(facts, x, _options(facts, x)) in REUSING for x in kept)
+    form = yield Choice("template", facts.name, forms, forms[-reused], "template")
     if form == "rows":
         assert rows is not None
         yield from keyed(row_kernel(plan, kept, rows), "rows")
     else:
+        done: set[str] = set()
         for stage in kept:
-            if _taken(stage):
-                yield from keyed(_kernel(facts, plan, stage), "apart", stage.name)
+            if _taken(stage) and stage.name not in done:
+                done |= yield from keyed(_kernel(facts, plan, stage, kept), "apart", stage.name)
     return plan.done()
 
 
@@ -64,10 +72,19 @@ def _taken(stage: StageFacts) -> bool:
     return stage.regular and known and not (stage.reduces and stage.fill is None)
 
 
-def _kernel(facts: Facts, plan: GridPlan, stage: StageFacts) -> Generator[Choice, Value, None]:
+def _kernel(
+    facts: Facts, plan: GridPlan, stage: StageFacts, kept: Sequence[StageFacts]
+) -> Generator[Choice, Value, frozenset[str]]:
+    """The kernel of a stage; the stages behind it that the kernel computes, too."""
     options = _options(facts, stage)
-    chosen = yield Choice("kernel", stage.name, options, _wanted(stage, options), "kernel")
+    wanted = _wanted(facts, stage, options)
+    chosen = yield Choice("kernel", stage.name, options, wanted, "kernel")
+    if chosen == "warps":
+        after = epilogue(replace(facts, stages=tuple(kept)), stage)
+        fused = yield from keyed(warp_kernel(facts, plan, stage, after), chosen)
+        return frozenset({after.name} if fused and after is not None else ())
     yield from keyed(_KERNELS[str(chosen)](facts, plan, stage), chosen)
+    return frozenset()
 
 
 def _options(facts: Facts, stage: StageFacts) -> tuple[str, ...]:
@@ -76,15 +93,22 @@ def _options(facts: Facts, stage: StageFacts) -> tuple[str, ...]:
     found = ["thread"]
     if _rows(facts, stage) is not None:
         found.append("row")
+    if divisible(stage):
+        found.append("parts")
     if tile_axes(stage) is not None:
         found.append("tiles")
+    if product(stage) is not None:
+        found.append("warps")
     return tuple(found)
 
 
-def _wanted(stage: StageFacts, options: Sequence[str]) -> str:
-    """Tiles where there is something to reuse; rows where results are few or read along the row."""
-    if "tiles" in options or "turned" in options:
+def _wanted(facts: Facts, stage: StageFacts, options: Sequence[str]) -> str:
+    """Tensor cores where they can; tiles where there is something to reuse; parts where results are
+    very few; rows where results are few or read along the row."""
+    if options[-1] in (*REUSING, "turned"):
         return options[-1]
+    if "parts" in options and worth_it(stage, facts.target.cores):
+        return "parts"
     if "row" not in options:
         return options[0]
     results = prod(axis.extent for axis in stage.spatial)
@@ -108,5 +132,6 @@ _KERNELS: Mapping[str, Kernel] = {
     "turned": lambda _, plan, stage: turned_kernel(plan, stage),
     "thread": lambda _, plan, stage: thread_kernel(plan, stage),
     "row": _row,
+    "parts": lambda facts, plan, stage: parts_kernels(plan, stage, facts.target.cores),
     "tiles": lambda _, plan, stage: tile_nest(plan, stage),
 }

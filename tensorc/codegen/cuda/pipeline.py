@@ -16,6 +16,7 @@ from tensorc.codegen.cuda.ahead import ahead, asynchronous
 from tensorc.codegen.cuda.barriers import barriers
 from tensorc.codegen.cuda.host import Launch, Part, split
 from tensorc.codegen.cuda.memory import place
+from tensorc.codegen.cuda.single import single
 from tensorc.codegen.cuda.staging import staged
 from tensorc.codegen.cuda.unrolling import unrolled
 from tensorc.codegen.passes.accumulators import accumulators
@@ -99,6 +100,7 @@ def _kernel(part: Part, target: Target) -> Kernel:
     current = after("memory", placed.func)
     early = ahead(current, target)
     current = after("barriers", barriers(current, part.host))
+    current = after("single", single(current))
     current = after("unrolling", unrolled(current))
     current = after("vectors", vectors(current))
     current = after("accumulators", accumulators(current))
