@@ -22,7 +22,9 @@ from tensorc.codegen.pipeline import Lowered, Options
 from tensorc.codegen.symbols import entry_symbol
 from tensorc.codegen.values import Value, memory_type
 from tensorc.dtype import DType
+from tensorc.ir.arith import TRUE
 from tensorc.ir.nodes import Expr, Param, Var
+from tensorc.ir.print import print_expr
 from tensorc.target import Target
 
 
@@ -39,7 +41,8 @@ class Kernel:
         shared_bytes, worker_bytes: of workspace, as index expressions over the sizes: it takes
             shared_bytes + workers * worker_bytes. Both are 0 for a kernel without a workspace.
         parallel: whether the hook is called.
-        checks: what result k + 1 of the entry means, for code with checks.
+        checks: what result k + 1 of the entry means, for code with checks and for that which has
+            a condition on its sizes.
         profile: the outermost nests, for code with profile. The entry then takes a last pointer,
             to two 64-bit counters for each: to them it adds ticks of the clock, and 1.
     """
@@ -58,8 +61,8 @@ class Kernel:
     options: Options
 
 
-def emit(lowered: Lowered) -> Kernel:
-    """LLVM text for a lowered function."""
+def emit(lowered: Lowered, legal: Expr = TRUE) -> Kernel:
+    """LLVM text for a lowered function, whose entry asks for a condition on the sizes first."""
     func = lowered.original
     symbol = entry_symbol(func.name)
     module = Module(lowered.target, symbol, lowered.options.strict_float)
@@ -74,6 +77,7 @@ def emit(lowered: Lowered) -> Kernel:
         c.shared = "%workspace"
         c.worker = first_worker(c)
         arguments += ["ptr noalias %workspace", "i32 %workers"]
+    failures = _require(c, legal) if legal != TRUE else ()
     if lowered.options.checks:
         c.checks = Checks(lowered.shadows)
         # One after the other, so that the first failure in order is the one that is told.
@@ -105,11 +109,22 @@ def emit(lowered: Lowered) -> Kernel:
         lowered.storage.shared,
         lowered.storage.worker,
         module.parallel,
-        tuple(c.checks.table) if c.checks is not None else (),
+        (*failures, *(c.checks.table if c.checks is not None else ())),
         regions,
         lowered.target,
         lowered.options,
     )
+
+
+def _require(c: Context, legal: Expr) -> tuple[Check]:
+    """End the function with result 1 where its sizes would lead outside of an array."""
+    failed, going_on = c.out.fresh("failed"), c.out.fresh("on")
+    c.out.branch(c.evaluate(c, legal).text, going_on, failed)
+    c.out.start(failed)
+    c.out.effect("ret i32 1")
+    c.out.start(going_on)
+    reason = f"the sizes lead outside of an array; legal: {print_expr(legal)}"
+    return (Check("", "", reason),)
 
 
 def _parameter(c: Context, param: Param) -> str:

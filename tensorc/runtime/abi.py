@@ -20,6 +20,7 @@ import numpy as np
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
+from tensorc.ir.arith import TRUE
 from tensorc.ir.grammar import name_text
 from tensorc.ir.interp.scalars import floordiv, floormod, truncdiv, truncmod
 from tensorc.ir.nodes import Binary, Buffer, Const, Expr, Param, Select, Unary, Var
@@ -58,13 +59,15 @@ class Signature:
     """What a caller of a kernel needs to know.
 
     A kernel with scratch takes a workspace of shared_bytes + workers * worker_bytes, which are
-    expressions over the sizes; both are 0 for one without.
+    expressions over the sizes; both are 0 for one without. `legal` is the condition on sizes, and
+    on scalars of index type, under which no access leaves its array.
     """
 
     name: str
     params: tuple[Param, ...]
     shared_bytes: Expr = _NOTHING
     worker_bytes: Expr = _NOTHING
+    legal: Expr = TRUE
 
     @property
     def scratch(self) -> bool:

@@ -57,7 +57,7 @@ def versions() -> tuple[tuple[str, str], ...]:
     return (
         ("llvm", ".".join(map(str, binding.llvm_version_info))),
         ("llvmlite", llvmlite.__version__),
-        ("sources", hash_of_sources("ir", "codegen", "runtime", "target")),
+        ("sources", hash_of_sources("ir", "analysis", "codegen", "runtime", "target")),
         ("tensorc", tensorc.__version__),
     )
 

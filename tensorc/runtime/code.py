@@ -16,9 +16,10 @@ from tensorc.codegen.llvm import emit
 from tensorc.codegen.pipeline import Options, lower
 from tensorc.dtype import DType
 from tensorc.errors import CacheWarning, ParseError
-from tensorc.ir.nodes import Buffer, Func, Param, Seq, Var
+from tensorc.ir.arith import TRUE
+from tensorc.ir.nodes import Buffer, Expr, Func, Param, Seq, Var
 from tensorc.ir.parse import parse
-from tensorc.ir.print import print_func
+from tensorc.ir.print import print_expr, print_func
 from tensorc.ir.verify import verify
 from tensorc.runtime.abi import Signature
 from tensorc.runtime.cache import CacheKey, CompileCache
@@ -47,8 +48,10 @@ class Code:
     nests: tuple[str, ...]
 
 
-def compiled(func: Func, target: Target, options: Options) -> Code:
+def compiled(func: Func, target: Target, options: Options, legal: Expr = TRUE) -> Code:
     """The code of a function, from the compile cache if it was compiled before.
+
+    `legal` is the condition on sizes that its entry asks before anything is written.
 
     Raises:
         VerifyError: it is not a well-formed program.
@@ -57,15 +60,16 @@ def compiled(func: Func, target: Target, options: Options) -> Code:
         TargetError: the target is not one that LLVM knows.
     """
     store = _cache_in(config.cache_dir)
-    key = CacheKey.of(print_func(func), target, **asdict(options))
+    asked = {} if legal == TRUE else {"legal": print_expr(legal)}
+    key = CacheKey.of(print_func(func), target, **asked, **asdict(options))
     payload = store.get(key)
     if payload is not None:
-        found = _unpacked(func, payload)
+        found = _unpacked(func, payload, legal)
         if found is not None:
             return found
         message = f"an entry of the compile cache for {func.name} is damaged; it is compiled anew"
         warnings.warn(message, CacheWarning, stacklevel=4)
-    code = made(func, target, options)
+    code = made(func, target, options, legal)
     store.put(key, _packed(code))
     return code
 
@@ -91,12 +95,13 @@ def _cache_in(folder: Path) -> CompileCache:
     return CompileCache(folder / "compiled")
 
 
-def made(func: Func, target: Target, options: Options) -> Code:
+def made(func: Func, target: Target, options: Options, legal: Expr = TRUE) -> Code:
     """The code of a function, made anew: as `compiled`, which keeps what is asked for again."""
     verify(func)
-    kernel = emit(lower(func, target, options))
+    kernel = emit(lower(func, target, options), legal)
     data = compile_module(kernel.text, target).object_bytes()
-    signature = Signature(kernel.name, kernel.params, kernel.shared_bytes, kernel.worker_bytes)
+    workspace = kernel.shared_bytes, kernel.worker_bytes
+    signature = Signature(kernel.name, kernel.params, *workspace, legal)
     return Code(data, kernel.symbol, signature, kernel.parallel, kernel.checks, kernel.profile)
 
 
@@ -117,7 +122,7 @@ def _packed(code: Code) -> bytes:
     return _LENGTH.pack(len(text)) + text + code.object
 
 
-def _unpacked(func: Func, payload: bytes) -> Code | None:
+def _unpacked(func: Func, payload: bytes, legal: Expr) -> Code | None:
     """What `_packed` packed; None for anything else."""
     try:
         (length,) = _LENGTH.unpack_from(payload)
@@ -133,7 +138,7 @@ def _unpacked(func: Func, payload: bytes) -> Code | None:
                 (param,) = parse(workspace).params
                 assert isinstance(param.value, Buffer)
                 shared, worker, *_ = param.value.shape
-                signature = Signature(func.name, func.params, shared, worker)
+                signature = Signature(func.name, func.params, shared, worker, legal)
                 meanings = tuple(Check(*map(str, check)) for check in checks)
                 return Code(data, symbol, signature, parallel, meanings, tuple(map(str, nests)))
     except (struct.error, ParseError, ValueError, TypeError, AssertionError):

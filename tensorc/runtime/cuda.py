@@ -86,11 +86,13 @@ class CudaModule(Module):
         options: Options,
         packs: Sequence[tuple[str, Func]] = (),
         device: str | ArrayDevice = "cupy",
+        source: Func | None = None,
     ):
         if options.checks or options.profile:
             raise ArgumentError("checks", "code for a cuda device has none; emulate it instead")
         verify(func)
         self.func, self.target, self._options = func, target, options
+        self._source = func if source is None else source
         self._packs = tuple(packs)
         host = Target.parse("cpu") if packs else target
         self._packed = {
@@ -98,7 +100,7 @@ class CudaModule(Module):
         }
         self.program = lower_cuda(func, target, options)
         self._wanted = device
-        self._entry = make_entry(self.signature)
+        self._entry = make_entry(self.signature, outside=self._outside)
         self._call: Call = self._first_call
 
     @cached_property
@@ -114,7 +116,7 @@ class CudaModule(Module):
     @cached_property
     def signature(self) -> Signature:
         """The parameters and sizes of the interface."""
-        return Signature(self.func.name, self.func.params)
+        return Signature(self.func.name, self.func.params, legal=self._legal())
 
     def __call__(self, *arguments: object, **named: Never) -> None:
         """Run the function; on a GPU its arrays are arrays there, such as CuPy's. There are no
@@ -212,7 +214,7 @@ class CudaModule(Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A module travels as its program, and with the name of its device."""
-        arguments = (self.func, self.target, self._options, self._packs, self._wanted)
+        arguments = (self.func, self.target, self._options, self._packs, self._wanted, self._source)
         return CudaModule, arguments
 
     # What only code for a CPU has -----------------------------------------------------------------

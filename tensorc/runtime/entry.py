@@ -20,7 +20,9 @@ import numpy as np
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
+from tensorc.ir.arith import TRUE
 from tensorc.ir.nodes import Buffer, Const, Var
+from tensorc.ir.print import print_expr
 from tensorc.runtime.abi import (
     DIVISIONS,
     Signature,
@@ -43,6 +45,7 @@ from tensorc.runtime.array import (
 )
 
 Call = Callable[..., None]
+Outside = Callable[[Mapping[str, int]], str]
 # Beyond this many steps of numpy.shares_memory two interleaved arrays count as overlapping.
 OVERLAP_WORK = 100_000
 _FLOAT_LIMIT = {DType.F32: 3.4028234663852886e38, DType.F64: math.inf}
@@ -62,8 +65,13 @@ class Entry:
     bind: Callable[..., Call]
 
 
-def make_entry(signature: Signature, parallel: bool = False) -> Entry:
-    """Write and compile the entry check of a signature, of a kernel with parallel loops or not."""
+def make_entry(
+    signature: Signature, parallel: bool = False, outside: Outside = lambda values: ""
+) -> Entry:
+    """Write and compile the entry check of a signature, of a kernel with parallel loops or not.
+
+    `outside` tells in words which access leaves its array for sizes that are not legal.
+    """
     source = "\n".join(_source(signature, parallel)) + "\n"
     scope: dict[str, object] = {
         **DIVISIONS,
@@ -76,7 +84,7 @@ def make_entry(signature: Signature, parallel: bool = False) -> Entry:
         "strides_match": strides_match,
         "span": span,
         "scalar": scalar,
-        "refuse": Refusal(signature),
+        "refuse": Refusal(signature, outside),
         **{f"param{k}": param.value for k, param in enumerate(signature.params)},
         **{dtype.name: dtype for dtype in DType},
         **{
@@ -103,6 +111,7 @@ def _source(signature: Signature, parallel: bool) -> Iterator[str]:
         *_count_lines(signature),
         *_argument_lines(signature, names),
         *_size_lines(signature, names),
+        *_legal_lines(signature, names),
         *_overlap_lines(signature),
         *_call_lines(signature, names, parallel),
     ):
@@ -195,6 +204,18 @@ def _size_lines(signature: Signature, names: Mapping[str, str]) -> Iterator[str]
             yield f"    refuse.alignment({k}, p{k})"
 
 
+def _legal_lines(signature: Signature, names: Mapping[str, str]) -> Iterator[str]:
+    """The condition under which no access leaves its array."""
+    if signature.legal == TRUE:
+        return
+    scalars = {p.name: f"x{k}" for k, p in enumerate(signature.params) if isinstance(p.value, Var)}
+    read = dict.fromkeys(symbols(signature.legal))
+    values = ", ".join(f"{name!r}: {(names | scalars)[name]}" for name in read)
+    everything = ", ".join(f"{name!r}: {local}" for name, local in (names | scalars).items())
+    yield f"if not {python_of(signature.legal, names | scalars)}:"
+    yield f"    refuse.outside({{{values}}}, {{{everything}}})"
+
+
 def _bytes(k: int, buffer: Buffer) -> str:
     """The bytes from the first element to the end of the last, as source."""
     if buffer.strides is not None:
@@ -243,8 +264,8 @@ def span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
 class Refusal:
     """Says what is wrong with an argument: what was got, and what is needed."""
 
-    def __init__(self, signature: Signature):
-        self._signature = signature
+    def __init__(self, signature: Signature, outside: Outside = lambda values: ""):
+        self._signature, self._outside = signature, outside
 
     def _buffer(self, position: int) -> Buffer:
         value = self._signature.params[position].value
@@ -290,6 +311,17 @@ class Refusal:
                 f"{name} = {sizes[name]} ({self._origin(name)})" for name in dict.fromkeys(symbolic)
             )
         raise ArgumentError(buffer.name, reason)
+
+    def outside(self, read: Mapping[str, int], values: Mapping[str, int]) -> NoReturn:
+        """Refuse sizes for which an access would leave its array."""
+        sizes = self._signature.sizes
+        given = [
+            f"{name} = {value}" + (f" ({self._origin(name)})" if name in sizes else "")
+            for name, value in read.items()
+        ]
+        where = self._outside(values) or "an access would leave its array"
+        legal = print_expr(self._signature.legal)
+        raise ArgumentError(next(iter(read)), f"{' and '.join(given)}: {where}; legal: {legal}")
 
     def _origin(self, size: str) -> str:
         for _, buffer in self._signature.buffers:

@@ -28,6 +28,8 @@ class RuntimeCheckError(TensorcError):
 
 def failure_text(statement: str, buffer: str, what: str) -> str:
     """A failed check as one line, for every call of the function alike."""
+    if not statement:
+        return what
     place = f"statement `{statement}`" + (f", buffer `{buffer}`" if buffer else "")
     return f"{place}: {what}"
 

@@ -13,6 +13,8 @@ from typing import Any, Never, NoReturn, Protocol
 import numpy as np
 
 from tensorc.analysis.bounds import check_bounds
+from tensorc.analysis.effects import index_scalars, sizes
+from tensorc.analysis.legal_sizes import first_outside, legal_sizes
 from tensorc.codegen.context import Check
 from tensorc.codegen.hook import HOOK
 from tensorc.codegen.jit import (
@@ -26,11 +28,12 @@ from tensorc.codegen.locks import ForkLock
 from tensorc.codegen.pipeline import Lowered, Options, lower
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, TensorcError
+from tensorc.ir.arith import TRUE
 from tensorc.ir.interp.arrays import STORAGE
-from tensorc.ir.nodes import Buffer, Func, Var
+from tensorc.ir.nodes import Buffer, Expr, Func, Var
 from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
-from tensorc.ir.walk import replace
+from tensorc.ir.walk import replace, variables
 from tensorc.ir.words import counted, kind_of
 from tensorc.runtime import aot, parallel
 from tensorc.runtime.abi import Signature, alignment_of, extents
@@ -101,15 +104,17 @@ def build(
             raise ArgumentError("name", f"needed a name for the function, got {name!r:.80}")
         func = replace(func, name=name)
     packs = () if isinstance(what, Func) else getattr(what, "packs", ())
+    source = func if isinstance(what, Func) else getattr(what, "source", func)
     machine, options = Target.parse(wanted), Options(checks=checks)
     if machine.kind == "cuda":
         from tensorc.runtime.cuda import CudaModule
 
-        return CudaModule(func, machine, options, packs, "cupy" if device is None else device)
+        place = "cupy" if device is None else device
+        return CudaModule(func, machine, options, packs, place, source)
     if device is not None:
         reason = f"code for {machine.kind} runs in this process; a device is for cuda targets"
         raise ArgumentError("device", reason)
-    return Module(func, machine, options, packs)
+    return Module(func, machine, options, packs, source)
 
 
 class Module:
@@ -124,6 +129,9 @@ class Module:
 
     Where a schedule changed the layout of a constant, a call takes the constant as it was declared
     and packs it when it sees it for the first time; a saved object takes it packed, see `pack`.
+
+    Sizes for which the program, `source` before its schedule, would leave an array are refused,
+    too, as far as that is affine; see `tensorc.analysis.legal_sizes`.
     """
 
     def __init__(
@@ -132,17 +140,32 @@ class Module:
         target: Target,
         options: Options,
         packs: Sequence[tuple[str, Func]] = (),
+        source: Func | None = None,
     ):
         self.func, self.target, self._options = func, target, options
+        self._source = func if source is None else source
         self._packs = tuple(packs)
         self._packed = {
             name: Packed([packer(f, target) for n, f in packs if n == name]) for name in dict(packs)
         }
-        self._code = compiled(func, target, options)
+        self._code = compiled(func, target, options, self._legal())
         self._loaded: LoadedObject | None = None
         self._loading = ForkLock()
-        self._entry = make_entry(self.signature, self._code.parallel)
+        self._entry = make_entry(self.signature, self._code.parallel, self._outside)
         self._call: Call = self._first_call
+
+    def _legal(self) -> Expr:
+        """The condition on sizes that the entry asks. Checked code asks at each access instead."""
+        if self._options.checks:
+            return TRUE
+        legal = legal_sizes(self._source)
+        known = {*Signature(self.func.name, self.func.params).sizes, *index_scalars(self.func)}
+        # A size that only the former layout of a constant had is known to no caller of the code.
+        return legal if variables(legal) <= known else legal_sizes(self.func)
+
+    def _outside(self, values: Mapping[str, int]) -> str:
+        known = {*sizes(self._source), *index_scalars(self._source)}
+        return first_outside(self._source if known <= values.keys() else self.func, values)
 
     def __call__(self, *arguments: object, **named: Never) -> None:
         """Run the kernel. There are no arguments by name.
@@ -313,7 +336,7 @@ class Module:
         if stage not in made:
             legal = ", ".join(["ir", *stages, "entry", "llvm", "optimised", "asm", "header"])
             raise ArgumentError("stage", f"there is no stage {stage!r}; legal here: {legal}")
-        kernel = emit(lowered)
+        kernel = emit(lowered, self.signature.legal)
         if stage == "llvm":
             return kernel.text
         code = compile_module(kernel.text, self.target)
@@ -328,7 +351,7 @@ class Module:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A module travels as its program; the other process takes its code from the cache."""
-        return Module, (self.func, self.target, self._options, self._packs)
+        return Module, (self.func, self.target, self._options, self._packs, self._source)
 
     def __repr__(self) -> str:
         code = self._code
@@ -347,7 +370,8 @@ class Module:
         """
         if type(repeats) is not int or repeats < 1:
             raise ArgumentError("repeats", f"needed an integer of 1 or more, got {repeats!r:.80}")
-        variant = Module(self.func, self.target, dataclasses.replace(self._options, profile=True))
+        options = dataclasses.replace(self._options, profile=True)
+        variant = Module(self.func, self.target, options, source=self._source)
         names = (*(param.name for param in self.signature.params), *self.signature.sizes)
         function = self.signature.function(variant.address, ctypes.c_void_p)
         counters, values = 0, dict[str, float]()
@@ -386,7 +410,7 @@ class Module:
         if not isinstance(prefix, str):
             raise ArgumentError("prefix", f"expected a string, got {prefix!r:.80}")
         names = Names.of(self.signature, prefix)
-        kernel = emit(self._lowered())
+        kernel = emit(self._lowered(), self.signature.legal)
         return aot.write(place, self._header(names), kernel, self.signature, names)
 
 
