@@ -87,6 +87,8 @@ class Scope:
         ranges: of loop variables and sizes.
         helpers: the device functions used so far, which are to be written.
         loaded: the names of values that were loaded as one, by the load of all lanes.
+        lets: the texts of values that stand for a variable.
+        holds: the mask of the lanes that are stored, which loads need not ask again.
     """
 
     names: dict[str, str]
@@ -96,6 +98,7 @@ class Scope:
     helpers: set[str] = field(default_factory=set)
     loaded: dict[Expr, str] = field(default_factory=dict)
     lets: dict[str, Text] = field(default_factory=dict)
+    holds: Expr | None = None
 
     def helper(self, name: str) -> str:
         self.helpers.add(name)
@@ -134,6 +137,8 @@ def write(s: Scope, expr: Expr, lane: int = 0) -> Text:
             return from_memory(s, element(s, buffer, indices, lane), buffer.dtype)
         case MaskedLoad(buffer=buffer, indices=indices, mask=mask):
             loaded = from_memory(s, element(s, buffer, indices, lane), buffer.dtype)
+            if mask == s.holds:
+                return loaded
             return _choice(write(s, mask, lane), loaded, literal(s, 0, buffer.dtype))
     return _operation(s, expr, lane)
 

@@ -332,9 +332,10 @@ def _loaded(stmt: Stmt, name: str, loops: Loops) -> Iterator[tuple[Loops, Indice
 
 
 def _expanded(buffer: Buffer, kernel: Kernel | None, around: Loops, loops: Loops) -> _Move:
-    """One part for each iteration of the bound loops around the allocation."""
+    """One part for each iteration of the loops around the allocation that run at the same time:
+    bound ones, and the lanes of a vector."""
     blocks = [] if kernel is None else [loop for _, loop in kernel.blocks]
-    every = [*blocks, *filter(is_thread, loops)]
+    every = [*blocks, *(x for x in loops if is_thread(x) or x.kind == "vectorize")]
     everywhere = (*around, *loops)
     extents = [bounded(arith.sub(x.end, x.begin), everywhere) for x in every]
     counts = [arith.maximum(e, arith.index(0)) if extent_of(x) is None else e

@@ -241,7 +241,7 @@ def elements(s: Scope, buffer: Buffer) -> int:
 
 def _store(w: Writer, stmt: Store | MaskedStore) -> None:
     s, value = w.scope, stmt.value
-    s.loaded, s.lets = {}, {}
+    s.loaded, s.lets, s.holds = {}, {}, None
     index = own_access(s, stmt.buffer, stmt.indices)
     while isinstance(value, Let):
         value = _let(w, value)
@@ -268,6 +268,7 @@ def _lanes(w: Writer, stmt: Store | MaskedStore, value: Expr, lanes: int) -> Non
     s, dtype = w.scope, stmt.buffer.dtype
     loads: list[Load | MaskedLoad] = [*nodes(value, Load), *nodes(value, MaskedLoad)]
     own = (x.indices for x in loads if x.buffer.name == stmt.buffer.name)
+    s.holds = stmt.mask if isinstance(stmt, MaskedStore) else None
     if lanes == 1 or all(indices == stmt.indices for indices in own):
         # No lane reads what another one stores.
         for lane in range(lanes):

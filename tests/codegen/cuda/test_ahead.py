@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,7 +93,8 @@ def test_other_copies_go_through_registers(target: str, dtype: str) -> None:
     assert next(nodes(kernel(s).func, AsyncCopy), None) is None
     loop = module.source().partition("for (int k = 0")[2]
     assert loop.count("__syncthreads();") == 1
-    loaded, used, stored = (loop.index(x) for x in ("A_pack_held[d", "B[b * 32 + z] =", "&A_pack["))
+    texts = (r"A_pack_held\[\w+\] = ", r"B\[b \* 32 + z\] =", r"&A_pack\[")
+    loaded, used, stored = (found.start() for x in texts if (found := re.search(x, loop)))
     assert loaded < used < stored
 
 

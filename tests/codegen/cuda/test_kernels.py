@@ -300,3 +300,33 @@ def test_helpers_for_each_float_without_a_warning(dtype: str) -> None:
     s = schedule(text)
     s.bind(s.split("i", 8)[1], "threadIdx.x")
     assert compile_cuda(lowered(s).source, "sm_90").warnings == ()
+
+
+TAIL = """
+def sums(A: Buffer["f32", 8, 14], B: Buffer["f32", 8, 14], C: Buffer["f32", 8, 14, "out"]):
+    for i in range(8):
+        for j in range(14):
+            C[i, j] = 0.0
+            for k in range(3):
+                C[i, j] += A[i, j] * B[i, j]
+"""
+
+
+def test_lanes_that_are_stored_are_asked_for_once() -> None:
+    """A second question, in the value, had NVRTC keep the accumulators in memory."""
+    s = schedule(TAIL)
+    i, j, k = s.loops("C")
+    _, j1, j2 = s.split(j, [4, 4])
+    s.decompose_reduction("C", at=j2)
+    s.reorder(k, j2)
+    s.cache_write("C", at=j1, scope="register")
+    s.bind(i, "blockIdx.x")
+    s.bind(j1, "threadIdx.x")
+    for statement in ("C.init", "C", "C.acc.out"):
+        s.vectorize(s.loops(statement)[-1])
+    module = check(s)
+    text = module.source().partition("__global__")[2]
+    assert "if (" in text
+    assert "?" not in text
+    (report,) = module.report()
+    assert (report.stack, report.spills) == (0, 0)
