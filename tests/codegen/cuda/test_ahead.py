@@ -93,7 +93,7 @@ def test_other_copies_go_through_registers(target: str, dtype: str) -> None:
     assert next(nodes(kernel(s).func, AsyncCopy), None) is None
     loop = module.source().partition("for (int k = 0")[2]
     assert loop.count("__syncthreads();") == 1
-    texts = (r"A_pack_held\[\w+\] = ", r"B\[b \* 32 + z\] =", r"&A_pack\[")
+    texts = (r"A_pack_held\[\w+\] = ", r"B\[b \* 32 \+ z\] =", r"&A_pack\[")
     loaded, used, stored = (found.start() for x in texts if (found := re.search(x, loop)))
     assert loaded < used < stored
 
