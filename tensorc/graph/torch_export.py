@@ -256,6 +256,8 @@ def _loaded(source: Any, example_inputs: Sequence[Any] | None, example_keywords:
     import torch
 
     if isinstance(source, str | os.PathLike):
+        if not os.fspath(source):
+            raise ArgumentError("network", "the path is empty; needed that of a .pt2 or .onnx file")
         source = _from_file(Path(source))
     examples = signature = None
     if isinstance(source, torch.nn.Module):

@@ -8,6 +8,7 @@ from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
 from tensorc.ir.arith import index
 from tensorc.ir.combiner import COMBINERS
+from tensorc.ir.depth import within_depth
 from tensorc.ir.handles import Handle
 from tensorc.ir.naming import first_free, named
 from tensorc.ir.nodes import (
@@ -26,8 +27,10 @@ from tensorc.ir.nodes import (
 )
 from tensorc.ir.tensors import Axis, Declared, Reduction, Stage, Symbol, Tensor, checked_name
 from tensorc.ir.walk import nodes, replace, rewrite, seq
+from tensorc.ir.words import kind_of
 
 
+@within_depth("the program of tc.func_of")
 def func_of(
     inputs: Iterable[Tensor | Handle],
     outputs: Tensor | Iterable[Tensor],
@@ -45,9 +48,9 @@ def func_of(
         ArgumentError: an input is no placeholder or scalar, an output is not computed, one is
             listed twice, one that is needed is not listed, or a size is no parameter's dimension.
     """
-    for argument, given in (("inputs", inputs), ("outputs", outputs)):
-        if not isinstance(given, Iterable | Tensor):
-            raise ArgumentError(argument, f"expected tensors, got {given!r:.80}")
+    if not isinstance(outputs, Tensor):
+        _check_list("outputs", outputs)
+    _check_list("inputs", inputs)
     declared = [_input(value) for value in inputs]
     results = [_output(t) for t in ((outputs,) if isinstance(outputs, Tensor) else outputs)]
     for argument, values in (("inputs", declared), ("outputs", results)):
@@ -57,6 +60,12 @@ def func_of(
         raise ArgumentError("outputs", "expected one or more tensors")
     stages = _in_order(buffer.stage for buffer in results if buffer.stage is not None)
     return _Program(stages, declared, results).func(checked_name(name))
+
+
+def _check_list(argument: str, given: object) -> None:
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes):
+        hint = "; write [...] around it" if isinstance(given, Tensor | Handle) else ""
+        raise ArgumentError(argument, f"expected a list of tensors, got {kind_of(given)}{hint}")
 
 
 def _input(value: object) -> Declared | Symbol:

@@ -21,6 +21,7 @@ from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, ExpressionError
 from tensorc.ir.arith import index
 from tensorc.ir.assemble import func_of
+from tensorc.ir.depth import within_depth
 from tensorc.ir.handles import (
     Handle,
     abs,
@@ -154,6 +155,7 @@ def compute(
 ) -> Tensor: ...
 
 
+@within_depth("an expression of tc.compute")
 def compute(
     shape: Shape, fn: Callable[..., Handle], *, name: str | Sequence[str] = "T"
 ) -> Tensor | tuple[Tensor, ...]:

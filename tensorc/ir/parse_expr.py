@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tensorc.dtype import DType
+from tensorc.dtype import DType, meant
 from tensorc.errors import ParseError
 from tensorc.ir import grammar
 from tensorc.ir.grammar import COMPARE, INFIX_OF, NOT, OR
@@ -278,6 +278,9 @@ class ExpressionParser(Reader):
             return self.terms.select(*arguments)
         if name in grammar.BINARY_CALLS:
             return self.binary_call(token, name, arguments)
+        own = meant(name)
+        if own:
+            raise self.error(token, f"{token.text} is no function; the cast is {own}(x)")
         raise self.error(
             token, f"{token.text} is no function; there are {_FUNCTIONS} and the dtypes"
         )

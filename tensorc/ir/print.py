@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from tensorc.dtype import DType
 from tensorc.ir import grammar
+from tensorc.ir.depth import within_depth
 from tensorc.ir.grammar import ANY, COMPARE, INFIX, NOT, SIGN, name_text, number_text
 from tensorc.ir.naming import default_names
 from tensorc.ir.nodes import (
@@ -60,6 +61,7 @@ def layout(func: Func) -> Layout:
     return Layout(tuple(writer.lines), writer.places)
 
 
+@within_depth("the program to be printed")
 def print_func(func: Func) -> str:
     """The text of a function: parse(print_func(func)) == func."""
     return layout(func).text
@@ -72,6 +74,7 @@ def print_stmt(stmt: Stmt) -> str:
     return "".join(line + "\n" for line in writer.lines)
 
 
+@within_depth("the expression to be printed")
 def print_expr(expr: Expr, context: DType | None = None) -> str:
     """The text of an expression where `context` is the dtype that its surroundings ask for (None:
     none; literals alone then show theirs)."""

@@ -106,6 +106,8 @@ def _check_dtypes(op: str, dtypes: tuple[DType, ...]) -> None:
 
 
 def _axes(axis: Axes) -> tuple[Axis, ...]:
+    if not isinstance(axis, Handle | Iterable):
+        raise ArgumentError("axis", f"expected tc.reduce_axis(...) axes, got {axis!r:.80}")
     axes = (axis,) if isinstance(axis, Handle) else tuple(axis)
     for one in axes:
         if not isinstance(one, Axis):

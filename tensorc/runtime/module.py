@@ -29,6 +29,7 @@ from tensorc.codegen.pipeline import Lowered, Options, lower
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError, TensorcError
 from tensorc.ir.arith import TRUE
+from tensorc.ir.depth import within_depth
 from tensorc.ir.interp.arrays import STORAGE
 from tensorc.ir.nodes import Buffer, Expr, Func, Var
 from tensorc.ir.print import print_func
@@ -63,6 +64,7 @@ class Scheduled(Protocol):
     def target(self) -> Target: ...
 
 
+@within_depth("the program to be built")
 def build(
     what: Func | Scheduled,
     target: str | Target | None = None,

@@ -13,6 +13,7 @@ from tensorc.analysis.bounds import check_bounds
 from tensorc.analysis.effects import statements
 from tensorc.errors import ArgumentError, ScheduleError
 from tensorc.ir.arith import index
+from tensorc.ir.depth import within_depth
 from tensorc.ir.handles import Handle
 from tensorc.ir.nodes import Func, Span, Var
 from tensorc.ir.print import print_func
@@ -74,8 +75,9 @@ class Schedule:
         if not isinstance(func, Func):
             raise ArgumentError("func", f"expected a Func, got {func!r:.80}")
         source = func
-        verify(source)
-        check_bounds(source)
+        with within_depth("the program of a schedule"):
+            verify(source)
+            check_bounds(source)
         goal = target if isinstance(target, Target) else Target.parse(target)
         self._states = [State.start(source, goal, strict_float=strict_float)]
         self._steps: list[Step] = []

@@ -65,9 +65,9 @@ class Problem:
         self.space = Space(task, target, keep=keep)
         self.func = task.source if isinstance(task, Schedule) else task
         self.threads = config.num_threads if threads is None else threads
-        if self.threads < 1:
-            raise ArgumentError("threads", f"it is {threads}; needed at least 1")
-        self.sizes = tuple(sizes)
+        if type(self.threads) is not int or self.threads < 1:
+            raise ArgumentError("threads", f"it is {threads!r:.80}; needed an integer of 1 or more")
+        self.sizes = _checked_sizes(sizes)
         self._before = task.steps if isinstance(task, Schedule) else ()
 
     @property
@@ -100,6 +100,17 @@ class Problem:
         else:
             schedule.replay(steps_of(best.steps))
         return schedule
+
+
+def _checked_sizes(sizes: object) -> tuple[tuple[str, int], ...]:
+    pairs = tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
+    for pair in pairs:
+        match pair:
+            case (str(), number) if type(number) is int and number >= 0:
+                continue
+        reason = "needed (name, integer) pairs of the symbolic sizes"
+        raise ArgumentError("sizes", f"got {sizes!r:.80}; {reason}")
+    return pairs
 
 
 class Search:

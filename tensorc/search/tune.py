@@ -145,6 +145,10 @@ def tune(
     """
     check(trials, seed, finalists)
     make = maker(tuner)
+    if not (isinstance(measurer, str) or callable(getattr(measurer, "measure", None))):
+        raise ArgumentError("measurer", f"got {measurer!r:.80}; needed a name or a measurer")
+    if not (watch is None or callable(watch)):
+        raise ArgumentError("watch", f"got {watch!r:.80}; needed a function of a Progress")
     problem = Problem(task, target, threads, keep, sizes)
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(records))

@@ -104,7 +104,7 @@ ENTRIES = [
     ("tc.compute((-4,), lambda i: 1.0)", "argument `shape`: a size is at least 0, got -4"),
     ("tc.compute((4,), 3)", "argument `fn`: expected a function of the indices, got 3"),
     ("tc.compute((4,), lambda i, j: 1.0)", "argument `fn`: it takes 2 indices (i, j), the shape"),
-    ("tc.func_of(3, [])", "argument `inputs`: expected tensors, got 3"),
+    ("tc.func_of(3, [])", "argument `inputs`: expected a list of tensors, got an int"),
     ("tc.func_of([], [])", "argument `outputs`: expected one or more tensors"),
     ("tc.build(3)", "argument `what`: it is an int; needed a Func or a Schedule"),
     ("tc.Trace.from_json(3)", "argument `text`: expected the text of a trace, got 3"),

@@ -12,6 +12,7 @@ import numpy as np
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
+from tensorc.ir.depth import within_depth
 from tensorc.ir.interp.arrays import Array, bind, shape_of, unpacked
 from tensorc.ir.interp.errors import Errors
 from tensorc.ir.interp.program import Options, compiled
@@ -74,6 +75,7 @@ def _accesses(records: Iterable[tuple[Any, ...]]) -> Iterator[Access]:
         yield Access(site.statement, vector, site.buffer, instance, indices, kind, op)
 
 
+@within_depth("the program to be run")
 def run(
     func: Func,
     arguments: Mapping[str, Any],
