@@ -31,6 +31,7 @@ from tensorc.errors import ArgumentError
 from tensorc.graph.arguments import Inputs
 from tensorc.graph.graph import Array, Graph, Value
 from tensorc.graph.onnx_tensors import from_storage
+from tensorc.graph.torch_archive import short_records
 from tensorc.graph.torch_composites import known
 from tensorc.graph.torch_examples import FAILURES, checked_examples, checked_kinds
 from tensorc.graph.torch_import import CHECKS, import_graph, refuse_dynamic
@@ -321,13 +322,16 @@ def _from_file(path: Path) -> Any:
         raise ArgumentError("network", f"there is no file {str(path)!r:.300}")
     try:
         archive = zipfile.is_zipfile(path)
-        program = torch.export.load(path) if archive else None
+        missing = next(short_records(path), "") if archive else ""
+        program = torch.export.load(path) if archive and not missing else None
     except (*_DAMAGE, SpecViolationError) as error:
         reason = (
             f"{path} is not a whole .pt2 file of torch.export.save, or its results are of classes "
             f"that torch does not know yet (import their library first): {first_line(error)}"
         )
         raise ArgumentError("network", reason) from error
+    if missing:
+        raise ArgumentError("network", f"{path} is damaged: {missing}")
     if program is None:
         raise ArgumentError(
             "network", f"{path} is not a .pt2 file of torch.export.save (no archive)"
