@@ -91,3 +91,25 @@ def test_what_is_too_small_stays_as_it_was(shape: tuple[int, int, int]) -> None:
     stage = next(stage for stage in facts(s.func, s.target).stages if stage.reduces)
     assert not tile_on_grid(s, stage, SMALL)
     assert s.steps == ()
+
+
+def test_a_convolution_of_channels_reads_neighbours_and_meets_no_bank_twice() -> None:
+    """Its columns are pixels of several rows, its steps channels and window together."""
+    X, W = (
+        tc.placeholder(shape, "f32", name=name)
+        for name, shape in (("X", (8, 10, 10)), ("W", (16, 8, 3, 3)))
+    )
+    c, y, x = (tc.reduce_axis(n, name=name) for n, name in ((8, "c"), (3, "y"), (3, "x")))
+    Y = tc.compute(
+        (16, 8, 8),
+        lambda f, h, w: tc.sum(X[c, h + y, w + x] * W[f, c, y, x], axis=(c, y, x)),
+        name="Y",
+    )
+    device = EmulatedDevice(counters=True)
+    module = tc.build(tiled(tc.func_of([X, W], [Y], name="conv2d"), SMALL), device=device)
+    assert not any(report.stack for report in module.report())
+    draw = np.random.default_rng(0)
+    module.run(draw.random((8, 10, 10), dtype="f4"), draw.random((16, 8, 3, 3), dtype="f4"))
+    counters = device.reports[-1].counters
+    assert {c.conflict_factor for c in counters if c.space == "shared"} == {1.0}
+    assert min(c.efficiency for c in counters if c.space == "global") > 0.6
