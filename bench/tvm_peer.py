@@ -4,6 +4,8 @@
     python -m bench.tvm_peer tune --work OTHER --trials 500 --only mm512,softmax
     python -m bench.tvm_peer compare --work DIR                in ours: one thread, then two
     python -m bench.tvm_peer compare --work DIR --json tvm.json
+    python -m bench.tvm_peer search --records OURS --trials 64 --only mm512,softmax   our own search
+    python -m bench.tvm_peer compare --work DIR --records OURS --only mm512,softmax   what it found
 
 TVM has an environment of its own; the last line is without what xgboost draws in for GPUs:
 
@@ -27,7 +29,10 @@ some calls here, some calls there, told through a pipe. Before each turn there i
 counted and, on several threads, a rest in which the other's threads stop waiting for work. Both
 results are compared with float64. Times include the call from Python: TVM's on its own arrays with
 a result that exists already, ours on torch tensors with a new result. Our weights are constants,
-which we may pack; TVM's are arguments. TVM's exponential is the C library's scalar function.
+which we may pack; TVM's are arguments. Ours are scheduled by the rules, or, with `--records`, by
+the best that `search` found: our evolutionary search, on one thread, of a file of records for each
+workload, which it goes on from; a workload's tasks share its trials.
+TVM's exponential is the C library's scalar function.
 """
 
 from __future__ import annotations
@@ -234,9 +239,41 @@ def compare(options: argparse.Namespace) -> int:
             print(f"# {name}, {threads}: {rows[-1].best_ratio:.2f}", file=sys.stderr, flush=True)
     how = "; ".join(dict.fromkeys(record.describe() for record in tuned.values()))
     how += "; one thread by processor time" if options.processor_time else ""
+    how += f"; ours found by search in {options.records.name}" if options.records else ""
     harness.report(f"{heading(threads=max(options.threads))}; {how}", rows, options.json)
     print(summary(rows))
     return 1 if any(max(row.error, row.tvm_error) > MOST_ERROR for row in rows) else 0
+
+
+def search(options: argparse.Namespace) -> int:
+    """Our evolutionary search of each workload, all of whose tasks share the trials."""
+    from bench import workloads
+    from tensorc.graph.compile import partitioned
+    from tensorc.graph.network import load
+    from tensorc.runtime.measure.executors import measurer
+    from tensorc.search.together import Part, tune_together
+    from tensorc.target import Target
+
+    names = _known(options.only, workloads.WORKLOADS)
+    options.records.mkdir(parents=True, exist_ok=True)
+    target = Target.parse("cpu")
+    with measurer() as machine:
+        for name in names:
+            work = workloads.WORKLOADS[name]()
+            _, found = partitioned(load(work.module.eval(), work.arguments), target)
+            parts = tuple(Part(task.func.name, task.func, task.count) for task in found.tasks)
+            start = time.perf_counter()
+            tuned = tune_together(
+                parts, target, trials=options.trials // len(parts), threads=1, seed=options.seed,
+                records=_records(options.records, name), measurer=machine,
+            )  # fmt: skip
+            gains = ", ".join(f"{one.gain:.2f}x the rules" for one in tuned.found)
+            print(f"# {name}: {gains}, {time.perf_counter() - start:.0f} s", flush=True)
+    return 0
+
+
+def _records(folder: Path, name: str) -> Path:
+    return folder / f"{name}.jsonl"
 
 
 def measure(name: str, threads: int, tuned: Tuned, options: argparse.Namespace) -> Row:
@@ -254,8 +291,9 @@ def measure(name: str, threads: int, tuned: Tuned, options: argparse.Namespace) 
     inputs = [tensor.detach().numpy() for tensor in (*work.arguments, *module.parameters())]
     python = options.python or tuned.python
     processor = options.processor_time and threads == 1
+    found = None if options.records is None else _records(options.records, name)
     with (
-        torch.no_grad(), config.scope(num_threads=threads),
+        torch.no_grad(), config.scope(num_threads=threads, database=found),
         served(name, options.work, python, threads, inputs, processor=processor) as peer,
     ):  # fmt: skip
         remote, result = peer
@@ -336,6 +374,15 @@ def arguments() -> argparse.ArgumentParser:
     one.add_argument("--python", help="TVM's interpreter; by default the one that tuned")
     one.add_argument("--json", type=Path, metavar="FILE", help="write the figures as data")
     one.set_defaults(run=compare)
+    one.add_argument(
+        "--records", type=Path, metavar="DIR", help="what `search` left; by default, the rules"
+    )
+    one = commands.add_parser("search", help="our own search of the workloads, in ours")
+    one.add_argument("--records", type=Path, required=True, metavar="DIR", help="to go on from")
+    one.add_argument("--only", type=split, metavar="NAME,...")
+    one.add_argument("--trials", type=int, default=64, help="for each workload")
+    one.add_argument("--seed", type=int, default=0)
+    one.set_defaults(run=search)
     one = commands.add_parser("serve", parents=[common], help="what `compare` starts")
     one.add_argument("name")
     one.add_argument("--inputs", type=Path, required=True)

@@ -50,6 +50,6 @@ def _needed(entry: Any) -> int | None:
                 return None
             if any(size == 0 for size, _ in pairs):
                 return 0
-            last = offset + sum((size - 1) * stride for size, stride in pairs)
+            last: int = offset + sum((size - 1) * stride for size, stride in pairs)
             return (last + 1) * _BYTES[dtype]
     return None

@@ -209,10 +209,11 @@ def _legal_lines(signature: Signature, names: Mapping[str, str]) -> Iterator[str
     if signature.legal == TRUE:
         return
     scalars = {p.name: f"x{k}" for k, p in enumerate(signature.params) if isinstance(p.value, Var)}
+    local = {**names, **scalars}
     read = dict.fromkeys(symbols(signature.legal))
-    values = ", ".join(f"{name!r}: {(names | scalars)[name]}" for name in read)
-    everything = ", ".join(f"{name!r}: {local}" for name, local in (names | scalars).items())
-    yield f"if not {python_of(signature.legal, names | scalars)}:"
+    values = ", ".join(f"{name!r}: {local[name]}" for name in read)
+    everything = ", ".join(f"{name!r}: {here}" for name, here in local.items())
+    yield f"if not {python_of(signature.legal, local)}:"
     yield f"    refuse.outside({{{values}}}, {{{everything}}})"
 
 
