@@ -7,19 +7,15 @@ again, torch's `run_decompositions` takes it apart first.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import io
-import logging
 import operator
 import os
 import pickle
 import struct
-import sys
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +31,7 @@ from tensorc.graph.torch_archive import short_records
 from tensorc.graph.torch_composites import known
 from tensorc.graph.torch_examples import FAILURES, checked_examples, checked_kinds
 from tensorc.graph.torch_import import CHECKS, import_graph, refuse_dynamic
+from tensorc.graph.torch_logs import held_logs, without_dump
 from tensorc.graph.torch_tensors import first_line, op_name
 from tensorc.graph.torch_values import result_arrays, values_of
 from tensorc.graph.unsupported import Unsupported, UnsupportedNetworkError
@@ -320,11 +317,13 @@ def _from_file(path: Path) -> Any:
         there = False
     if not there:
         raise ArgumentError("network", f"there is no file {str(path)!r:.300}")
+    damage = (*_DAMAGE, SpecViolationError)
     try:
         archive = zipfile.is_zipfile(path)
         missing = next(short_records(path), "") if archive else ""
-        program = torch.export.load(path) if archive and not missing else None
-    except (*_DAMAGE, SpecViolationError) as error:
+        with held_logs(damage):
+            program = torch.export.load(path) if archive and not missing else None
+    except damage as error:
         reason = (
             f"{path} is not a whole .pt2 file of torch.export.save, or its results are of classes "
             f"that torch does not know yet (import their library first): {first_line(error)}"
@@ -350,40 +349,21 @@ def _exported(module: Any, inputs: Any, keywords: Any) -> Any:
     if module.training:
         raise ArgumentError("network", "the module is in training mode: call module.eval() first")
     examples = checked_examples(module, inputs, keywords)
+    undecided = (torch._dynamo.exc.TorchDynamoException, GuardOnDataDependentSymNode)
     try:
-        with torch.no_grad(), _without_dump(GuardOnDataDependentSymNode):
+        with (
+            torch.no_grad(),
+            held_logs((*undecided, *FAILURES)),
+            without_dump(GuardOnDataDependentSymNode),
+        ):
             return torch.export.export(module, *examples)
-    except (torch._dynamo.exc.TorchDynamoException, GuardOnDataDependentSymNode) as error:
+    except undecided as error:
         what = "control flow that depends on data"
         problem = Unsupported(what, first_line(error), ((type(module).__name__, 1),))
         raise UnsupportedNetworkError(type(module).__name__, [problem]) from error
     except FAILURES as error:
         reason = f"the module failed on the example inputs: {type(error).__name__}: "
         raise ArgumentError("example_inputs", reason + first_line(error)) from error
-
-
-@contextlib.contextmanager
-def _without_dump(refused: type[Exception]) -> Iterator[None]:
-    """Torch prints the graph so far when it gives up with this error, which we report in its place.
-
-    What else goes to stderr meanwhile comes a little later.
-    """
-    held = io.StringIO()
-    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
-    logger.addFilter(_is_news)
-    try:
-        with contextlib.redirect_stderr(held):
-            yield
-    except refused:
-        held.truncate(0)
-        raise
-    finally:
-        logger.removeFilter(_is_news)
-        sys.stderr.write(held.getvalue())
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    return not record.msg.startswith("Unable to find user code")
 
 
 def _needs_decomposition(program: Any) -> bool:
