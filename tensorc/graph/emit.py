@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tensorc.errors import ExpressionError
 from tensorc.graph.elements import Operand, RefusedError, operand
-from tensorc.graph.graph import Argument, Node, Value
+from tensorc.graph.graph import Argument, Node, Value, spans_too_much
 from tensorc.graph.ops import apply, find
 from tensorc.ir import build as tc
 
@@ -35,7 +36,14 @@ class Emit:
         if find(op) is None:
             raise RefusedError(f"it needs the operator {op}, which there is not")
         given = tuple(arguments.items())
-        results = apply(Node(op, given, (), self.where), any_operand)
+        try:
+            results = apply(Node(op, given, (), self.where), any_operand)
+        except ExpressionError as error:
+            # A shape or an index of the result is beyond what an index may be.
+            raise RefusedError(f"{op}: {error}") from error
+        for result in results:
+            if spans_too_much(result.shape, result.dtype.bytes):
+                raise RefusedError(f"{list(result.shape)} of {result.dtype} is over 2^63 - 1 bytes")
         outputs = tuple(
             Value(self.rename(f"{self.name}.{len(self.nodes)}.{n}"), result.shape, result.dtype)
             for n, result in enumerate(results)

@@ -45,6 +45,14 @@ class Value:
 Argument: TypeAlias = Value | DType | bool | int | float | str | tuple["Argument", ...] | None
 
 
+def spans_too_much(shape: Iterable[int], element: int) -> bool:
+    """Whether the extents of elements of so many bytes, zeros left out, are over 2**63 - 1 bytes.
+
+    Neither NumPy nor an index has such a tensor, though it may have no elements.
+    """
+    return math.prod(extent for extent in shape if extent) * element >= 2**63
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One operator: its arguments by name, those left at their defaults left out.

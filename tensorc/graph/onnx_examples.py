@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
-from tensorc.graph.graph import Array, Value
+from tensorc.graph.graph import Array, Value, spans_too_much
 from tensorc.graph.onnx_tensors import ELEMENT_TYPES, dtype_of, element_name, from_storage
 from tensorc.graph.unsupported import Problems
 from tensorc.ir.words import kind_of
@@ -190,7 +190,13 @@ def _input(
             problems.add(what, reason, name)
         else:
             shape.append(extent)
-    return Value(name, tuple(shape), dtype) if len(shape) == len(tensor.shape.dim) else None
+    if len(shape) < len(tensor.shape.dim):
+        return None
+    if spans_too_much(shape, dtype.bytes):
+        reason = f"its shape is {shape}, which is over 2^63 - 1 bytes"
+        problems.add(f"input `{name}`", reason, name)
+        return None
+    return Value(name, tuple(shape), dtype)
 
 
 def fixable(values: Mapping[str, Value | None], examples: Mapping[str, Array]) -> frozenset[str]:

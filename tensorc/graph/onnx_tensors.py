@@ -15,13 +15,14 @@ import numpy as np
 
 from tensorc.dtype import DType
 from tensorc.errors import ArgumentError
-from tensorc.graph.graph import Array
+from tensorc.graph.graph import Array, spans_too_much
 
 # ONNX's numbers of element types (TensorProto.DataType); it has more, which we lack.
 ELEMENT_TYPES: Mapping[int, DType] = {
     1: DType.F32, 2: DType.U8, 3: DType.I8, 5: DType.I16, 6: DType.I32, 7: DType.I64,
     9: DType.BOOL, 10: DType.F16, 11: DType.F64, 12: DType.U32, 16: DType.BF16,
 }  # fmt: skip
+_LARGEST_ELEMENT = 16  # of complex128
 _BY_NAME = {
     "float32": DType.F32, "uint8": DType.U8, "int8": DType.I8, "int16": DType.I16,
     "int32": DType.I32, "int64": DType.I64, "bool": DType.BOOL, "float16": DType.F16,
@@ -80,13 +81,17 @@ def array_of(tensor: Any, folder: Path | None) -> Array:
     """The elements of a TensorProto, whose external data lie in `folder`.
 
     Raises:
-        ArgumentError: its data are missing, or not as many as its shape says.
+        ArgumentError: its data are missing, or not as many as its shape says; or nobody could have
+            a tensor of that shape.
     """
     import onnx
 
     name = tensor.name or "a tensor without a name"
     if min(tensor.dims, default=0) < 0:
         raise ArgumentError("network", f"tensor `{name}`: its shape is {list(tensor.dims)}")
+    if spans_too_much(tensor.dims, _LARGEST_ELEMENT):
+        reason = f"its shape is {list(tensor.dims)}, which is over 2^63 - 1 bytes"
+        raise ArgumentError("network", f"tensor `{name}`: {reason}")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _external(tensor, folder, name)
     if tensor.HasField("raw_data") and tensor.data_type in ELEMENT_TYPES:

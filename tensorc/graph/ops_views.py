@@ -37,10 +37,10 @@ def resolved(wanted: tuple[int, ...], size: int) -> Shape:
     """A shape for `size` elements whose extent of -1, if there is one, is worked out."""
     known = math.prod(extent for extent in wanted if extent != -1)
     if -1 in wanted:
-        if wanted.count(-1) > 1 or known == 0 or size % known:
+        if wanted.count(-1) > 1 or min(wanted) < -1 or known == 0 or size % known:
             raise RefusedError(f"shape {list(wanted)} for {size} elements")
         return tuple(size // known if extent == -1 else extent for extent in wanted)
-    if known != size:
+    if known != size or min(wanted, default=0) < 0:
         raise RefusedError(f"shape {list(wanted)} for {size} elements")
     return wanted
 

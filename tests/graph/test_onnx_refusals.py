@@ -133,6 +133,51 @@ def test_a_damaged_tensor_is_named() -> None:
     assert caught.value.reason == "tensor `c0`: it has 3 bytes of data, its shape needs 12"
 
 
+def tensor(dims: list[int], **data: Any) -> Any:
+    return onnx.TensorProto(name="c0", data_type=1, dims=dims, **data)
+
+
+@pytest.mark.parametrize(
+    ("held", "reason"),
+    [
+        (tensor([2**32, 2**32], raw_data=b""), "which is over 2^63 - 1 bytes"),
+        (tensor([2**32, 2**32], float_data=[1.0]), "which is over 2^63 - 1 bytes"),
+        (tensor([0, 2**32, 2**32], raw_data=b""), "which is over 2^63 - 1 bytes"),
+        (tensor([-1, -1], raw_data=b"1234"), "its shape is [-1, -1]"),
+        (tensor([-1], float_data=[1.0]), "its shape is [-1]"),
+        (tensor([2, 3], float_data=[1.0] * 5), "damaged: cannot reshape array of size 5"),
+    ],
+    ids=range(6),
+)
+def test_a_tensor_that_cannot_be(held: Any, reason: str) -> None:
+    model = one_node("Add", [X], [np.ones(3, np.float32)])[0]
+    model.graph.initializer[0].CopyFrom(held)
+    with pytest.raises(ArgumentError) as caught:
+        load(model)
+    assert reason in str(caught.value)
+    assert "tensor `c0`" in str(caught.value)
+
+
+def test_an_input_or_a_result_that_cannot_be() -> None:
+    over = "over 2^63 - 1 bytes (once, in "
+    head = "g (float[4294967296,4294967296] x) => (y)"
+    (problem,) = refused(parsed(f"{head} {{ y = Relu (x) }}"))
+    assert problem == f"input `x`: its shape is [4294967296, 4294967296], which is {over}x)"
+    head = "g (float[1099511627776] x) => (y)"
+    body = "c = Constant <value_ints = [1099511627776, 1]> () y = Expand (x, c)"
+    (problem,) = refused(parsed(f"{head} {{ {body} }}"))
+    assert problem == f"Expand: [1099511627776, 1099511627776] of f32 is {over}y)"
+    body = "y = MaxPool <kernel_shape = [4611686018427387904], pads = [0, 9223372036854775807]> (x)"
+    (problem,) = refused(parsed(f"g (float[1,1,4] x) => (y) {{ {body} }}"))
+    assert problem.startswith("MaxPool: ")
+
+
+def test_a_shape_of_negative_extents() -> None:
+    head, body = "g (float[10] x) => (y)", "c = Constant <value_ints = [-5, -2]> ()"
+    (problem,) = refused(parsed(f"{head} {{ {body} y = Reshape (x, c) }}"))
+    assert problem == "Reshape: shape [-5, -2] for 10 elements (once, in y)"
+
+
 # Operators ---------------------------------------------------------------------------------------
 
 

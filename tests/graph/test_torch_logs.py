@@ -39,12 +39,12 @@ def messages() -> Iterator[list[str]]:
         logger.removeHandler(kept)
 
 
-class Mismatched(nn.Module):
+class Mismatched(nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x @ x
 
 
-class Logging(nn.Module):
+class Logging(nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         logging.getLogger("torch.export").warning("a warning of %s", "torch")
         return x + 1
