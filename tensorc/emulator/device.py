@@ -92,6 +92,12 @@ class _Recorded:
     shared: int
 
 
+class _Captures(threading.local):
+    """What a thread captures; launches of other threads run meanwhile."""
+
+    launches: list[_Recorded] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class EmulatedGraph:
     """Launches that were recorded on an emulated device."""
@@ -123,7 +129,7 @@ class EmulatedDevice:
         steps: branches backwards that a thread may take between two cuts; past it the launch ends.
 
     `reports` are those of all launches so far, in order. Launches run at once, on whatever stream,
-    one at a time.
+    one at a time, also those of several threads.
 
     Raises:
         ArgumentError: there is no such order, or `steps` is not positive.
@@ -150,7 +156,7 @@ class EmulatedDevice:
         self._memory = MemoryMap()
         self._epoch = FIRST_EPOCH
         self._running = threading.Lock()
-        self._recording: list[_Recorded] | None = None
+        self._captures = _Captures()
 
     @property
     def name(self) -> str:
@@ -261,7 +267,7 @@ class EmulatedDevice:
         self._not_recording("sync")
 
     def _not_recording(self, what: str) -> None:
-        if self._recording is not None:
+        if self._captures.launches is not None:
             raise DeviceError(f"`{what}` while launches are captured; do it before")
 
     # Launches -------------------------------------------------------------------------------------
@@ -296,10 +302,11 @@ class EmulatedDevice:
                 f"{kernel.name} needs {size} bytes of shared memory; a block has {MAX_SHARED}"
             )
         launch = _Recorded(function, *extents, _packed(kernel, arguments), shared)
-        if self._recording is None:
+        recording = self._captures.launches
+        if recording is None:
             self.replay(launch)
         else:
-            self._recording.append(launch)
+            recording.append(launch)
 
     def capture(self, work: Callable[[], None]) -> EmulatedGraph:
         """What `work` launches, recorded; see `Device.capture`.
@@ -308,12 +315,13 @@ class EmulatedDevice:
             DeviceError: `work` does something else with the device, or captures itself.
         """
         self._not_recording("capture")
-        self._recording = []
+        recording: list[_Recorded] = []
+        self._captures.launches = recording
         try:
             work()
-            return EmulatedGraph(self, tuple(self._recording))
+            return EmulatedGraph(self, tuple(recording))
         finally:
-            self._recording = None
+            self._captures.launches = None
 
     def replay(self, recorded: _Recorded) -> None:
         """Runs a launch whose extents and arguments were checked.

@@ -8,6 +8,8 @@ what was wrong. With detectors on it is called at every access and does the chec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tensorc.emulator.emitter import Emitter, Translation, llvm_type
 from tensorc.emulator.floats import combined
 from tensorc.emulator.layout import (
@@ -18,7 +20,7 @@ from tensorc.emulator.layout import (
     Found,
     Region,
 )
-from tensorc.emulator.ptx import Address, Instruction, Integer, Name, bits_of
+from tensorc.emulator.ptx import Address, Instruction, Integer, Name, Operand, bits_of
 
 __all__ = ["DECLARATIONS", "TRANSLATIONS"]
 
@@ -124,6 +126,14 @@ def _element_type(instruction: Instruction) -> tuple[str, int]:
     return instruction.types[-1], count
 
 
+def _elements(e: Emitter, i: Instruction, operand: Operand, count: int) -> Sequence[Operand]:
+    """The registers of an access, as many as its width says."""
+    found = e.elements(operand)
+    if len(found) != count:
+        raise e.refuse(i, f"it moves {count} of its type, and its vector has {len(found)}")
+    return found
+
+
 def _kind(instruction: Instruction, plain: str, strong: str) -> str:
     return strong if any(instruction.has(word) for word in _STRONG) else plain
 
@@ -140,12 +150,12 @@ def load(e: Emitter, i: Instruction) -> None:
     size = bits_of(type_name) // 8
     kind = _kind(i, "read", "atomic")
     at = pointer(e, i, space, e.address(i.operands[1]), size * count, kind)
-    _loaded(e, i, at, type_name)
+    _loaded(e, i, at, type_name, count)
 
 
-def _loaded(e: Emitter, i: Instruction, at: str, type_name: str) -> None:
+def _loaded(e: Emitter, i: Instruction, at: str, type_name: str, count: int) -> None:
     kind = llvm_type(type_name)
-    for index, element in enumerate(e.elements(i.operands[0])):
+    for index, element in enumerate(_elements(e, i, i.operands[0], count)):
         place = at if index == 0 else e.out.pure(f"getelementptr {kind}, ptr {at}, i64 {index}")
         e.write(element, e.out.result(f"load {kind}, ptr {place}, align 1"), type_name)
 
@@ -158,7 +168,7 @@ def _load_parameter(e: Emitter, i: Instruction, type_name: str, count: int) -> N
     if isinstance(address.base, Name) and address.base.name in e.symbols.offsets:
         # The result of a call is a variable of the caller.
         at = pointer(e, i, "local", e.address(address), size, "read")
-        _loaded(e, i, at, type_name)
+        _loaded(e, i, at, type_name, count)
         return
     match address.base:
         case Name(name=name):
@@ -173,7 +183,7 @@ def _load_parameter(e: Emitter, i: Instruction, type_name: str, count: int) -> N
             )
             e.leave_through(_outside(e, offset, size, str(e.kernel.parameter_bytes)), report)
     base = e.context_pointer(Context.PARAMETERS)
-    _loaded(e, i, e.out.pure(f"getelementptr i8, ptr {base}, i64 {offset}"), type_name)
+    _loaded(e, i, e.out.pure(f"getelementptr i8, ptr {base}, i64 {offset}"), type_name, count)
 
 
 def store(e: Emitter, i: Instruction) -> None:
@@ -182,7 +192,7 @@ def store(e: Emitter, i: Instruction) -> None:
     if space == "param":
         space = "local"  # an argument of a call is a variable of the caller
     size = bits_of(type_name) // 8
-    values = [e.read(element, type_name) for element in e.elements(i.operands[1])]
+    values = [e.read(element, type_name) for element in _elements(e, i, i.operands[1], count)]
     kind = _kind(i, "write", "publish")
     at = pointer(e, i, space, e.address(i.operands[0]), size * count, kind)
     for index, value in enumerate(values):

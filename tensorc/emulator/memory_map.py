@@ -1,11 +1,13 @@
 """The device memory of the emulator: regions of host memory behind made-up addresses.
 
 An address is the number of a region and an offset in it. Regions are never used again, so that an
-address of freed memory, or one past the end of a buffer, never is that of another buffer.
+address of freed memory, or one past the end of a buffer, never is that of another buffer. Threads
+may make and drop buffers while another one launches.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
 from dataclasses import dataclass, field
 
@@ -57,6 +59,8 @@ class MemoryMap:
         self.table = np.zeros((64, int(Region.WORDS)), np.int64)
         self._buffers: dict[int, _Buffer] = {}
         self._next = FIRST_REGION
+        # A buffer may be dropped by the garbage collector, wherever its thread happens to be.
+        self._lock = threading.RLock()
 
     @property
     def count(self) -> int:
@@ -68,23 +72,27 @@ class MemoryMap:
         Raises:
             DeviceError: too many regions were made.
         """
-        number = self._next
-        if number >= _MAX_REGIONS:
-            raise DeviceError(f"an emulated device gives out at most {_MAX_REGIONS} buffers")
-        self._next += 1
-        if number >= len(self.table):
-            self.table = np.concatenate([self.table, np.zeros_like(self.table)])
-        name = name or f"buffer {number - FIRST_REGION}"
-        self._buffers[number] = _Buffer(data, name, defined, writable)
-        self._fill(number)
+        with self._lock:
+            number = self._next
+            if number >= _MAX_REGIONS:
+                raise DeviceError(f"an emulated device gives out at most {_MAX_REGIONS} buffers")
+            self._next += 1
+            if number >= len(self.table):
+                grown = np.zeros((2 * number, int(Region.WORDS)), np.int64)
+                grown[:number] = self.table
+                self.table = grown
+            name = name or f"buffer {number - FIRST_REGION}"
+            self._buffers[number] = _Buffer(data, name, defined, writable)
+            self._fill(number)
         memory = EmulatedMemory(number << REGION_SHIFT, data.size, name)
         weakref.finalize(memory, self._remove, number)
         return memory
 
     def at(self, number: int, data: Bytes, name: str) -> None:
         """Puts bytes that a module owns at a fixed number."""
-        self._buffers[number] = _Buffer(data, name, defined=True, writable=True)
-        self._fill(number)
+        with self._lock:
+            self._buffers[number] = _Buffer(data, name, defined=True, writable=True)
+            self._fill(number)
 
     def _fill(self, number: int) -> None:
         buffer = self._buffers[number]
@@ -96,8 +104,9 @@ class MemoryMap:
         row[Region.SHIFT] = max(buffer.granule, 1).bit_length() - 1
 
     def _remove(self, number: int) -> None:
-        self._buffers.pop(number, None)
-        self.table[number] = 0
+        with self._lock:
+            self._buffers.pop(number, None)
+            self.table[number] = 0
 
     def data(self, memory: EmulatedMemory) -> Bytes:
         """The bytes of a buffer of this device.
@@ -118,29 +127,37 @@ class MemoryMap:
 
     def define_all(self) -> None:
         """A launch without detectors ran: what it wrote is not known, so nothing is undefined."""
-        for buffer in self._buffers.values():
+        for buffer in self._held():
             buffer.defined = True
             buffer.cells[:, Cell.DEFINED // 4] = 1
 
     def forget(self) -> None:
         """Drops who touched what, not what is defined: epochs begin anew."""
-        for buffer in self._buffers.values():
+        for buffer in self._held():
             buffer.cells[:, Cell.DEFINED // 4] = buffer.cells[:, Cell.DEFINED // 4] > 0
             buffer.cells[:, : Cell.DEFINED // 4] = 0
 
     def watch(self, granule: int) -> None:
         """Gives every buffer cells of at most this many bytes."""
-        for number, buffer in self._buffers.items():
-            if buffer.granule and buffer.granule <= granule:
-                continue
-            count = -(-buffer.data.size // granule)
-            cells = np.zeros((count, CELL_BYTES // 4), np.uint32)
-            if buffer.granule:
-                cells[:, :] = buffer.cells.repeat(buffer.granule // granule, axis=0)[:count]
-            elif buffer.defined:
-                cells[:, Cell.DEFINED // 4] = 1
-            buffer.cells, buffer.granule = cells, granule
-            self._fill(number)
+        with self._lock:
+            for number, buffer in list(self._buffers.items()):
+                self._watch(number, buffer, granule)
+
+    def _watch(self, number: int, buffer: _Buffer, granule: int) -> None:
+        if number not in self._buffers or 0 < buffer.granule <= granule:
+            return
+        count = -(-buffer.data.size // granule)
+        cells = np.zeros((count, CELL_BYTES // 4), np.uint32)
+        if buffer.granule:
+            cells[:, :] = buffer.cells.repeat(buffer.granule // granule, axis=0)[:count]
+        elif buffer.defined:
+            cells[:, Cell.DEFINED // 4] = 1
+        buffer.cells, buffer.granule = cells, granule
+        self._fill(number)
+
+    def _held(self) -> list[_Buffer]:
+        with self._lock:
+            return list(self._buffers.values())
 
     def place(self, address: int) -> tuple[str, int, int]:
         """The name, the offset and the size that an address means; no name if it means nothing."""

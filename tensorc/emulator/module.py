@@ -25,6 +25,8 @@ __all__ = ["CompiledKernel", "PtxModule"]
 _MATHS = ("fma", "fmaf", "floor", "floorf", "ceil", "ceilf", "trunc", "truncf", "roundeven",
           "roundevenf", "rint", "rintf")  # fmt: skip
 _SHARED_ALIGN = 128
+# What a thread may have on every architecture.
+_MAX_LOCAL = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class PtxModule:
         """The machine code of a kernel, with or without calls of the detectors.
 
         Raises:
-            DeviceError: there is no such kernel.
+            DeviceError: there is no such kernel, or it has more local memory than a thread can.
             UnsupportedInstructionError: it has an instruction that the emulator does not know.
         """
         key = (name, checked)
@@ -104,6 +106,10 @@ class PtxModule:
     def _compile(self, kernel: Kernel, checked: bool) -> CompiledKernel:
         shared = self.shared_of(kernel)
         local = _placed(v for v in kernel.variables if v.space == "local")
+        if local.size > _MAX_LOCAL:
+            raise DeviceError(
+                f"{kernel.name} needs {local.size} bytes of local memory; a thread has {_MAX_LOCAL}"
+            )
         offsets: dict[str, tuple[str, int]] = {}
         for space, placed in (("global", self.constants), ("shared", shared), ("local", local)):
             offsets |= {name: (space, at) for name, at in placed.offsets.items()}

@@ -7,6 +7,9 @@ from pathlib import PurePosixPath
 from tensorc.emulator.ptx import Space, Variable, bits_of
 from tensorc.emulator.ptx_tokens import END, Tokens, float_literal, literal_bits
 
+# Bytes of one variable, which a launch or a load of the module allocates.
+_LARGEST = 1 << 31
+
 SPACES: dict[str, Space] = {
     ".shared": "shared",
     ".global": "global",
@@ -45,6 +48,8 @@ class Declarations(Tokens):
         self.expect(";")
         size = None if count is None else count * bits_of(element) // 8
         if initial is not None and size is not None:
+            if len(initial) > size:
+                raise self.error(f"{name} has {size} bytes and initial values for {len(initial)}")
             initial = initial.ljust(size, b"\0")
         return Variable(name, space, align, size, initial)
 
@@ -54,7 +59,7 @@ class Declarations(Tokens):
         while self.accept("["):
             if self.accept("]"):
                 return None
-            count *= self.integer()
+            count *= self.count("an extent", _LARGEST // max(count, 1))
             self.expect("]")
         return count
 
@@ -63,7 +68,7 @@ class Declarations(Tokens):
         align, element, pointer = 0, "", False
         while self.kind == "directive":
             if self.accept(".align"):
-                number = self.integer()
+                number = self.alignment()
                 align = align if pointer else number
             elif self.text == ".ptr" or (pointer and self.text in SPACES):
                 self.take()
@@ -75,6 +80,12 @@ class Declarations(Tokens):
         if not element:
             raise self.error(f"expected a type, not {self.text}")
         return align or bits_of(element) // 8, element
+
+    def alignment(self) -> int:
+        number = self.integer()
+        if number < 1 or number & (number - 1):
+            raise self.error(f"an alignment is a power of two, not {number}")
+        return number
 
     def initial(self, element: str) -> bytes:
         width = bits_of(element) // 8

@@ -23,7 +23,12 @@ from tensorc.emulator.ptx import (
     bits_of,
 )
 from tensorc.emulator.ptx_declarations import SPACES, Declarations
-from tensorc.emulator.ptx_tokens import float_literal
+from tensorc.emulator.ptx_tokens import END, float_literal
+
+# The most bytes of parameters that a kernel may have (section 10.1 of the CUDA C++ Programming
+# Guide: 4 KiB before sm_70), and more registers than a compiler gives out.
+_PARAMETER_BYTES = 32764
+_REGISTERS = 1 << 20
 
 
 class KernelReader:
@@ -98,7 +103,10 @@ class KernelReader:
             raise tokens.error("a parameter has a size")
         size = count * bits_of(element) // 8
         end = max((p.offset + p.size for p in self.parameters), default=0)
-        self.parameters.append(Parameter(name, element, size, -(-end // align) * align))
+        at = -(-end // align) * align
+        if at + size > _PARAMETER_BYTES:
+            raise tokens.error(f"the parameters have more than {_PARAMETER_BYTES} bytes")
+        self.parameters.append(Parameter(name, element, size, at))
 
     def limits(self) -> tuple[int | None, tuple[int, int, int] | None]:
         """The directives between parameters and body that limit a launch."""
@@ -126,12 +134,27 @@ class KernelReader:
         """`{ ... }`, a scope of names."""
         tokens = self.tokens
         tokens.expect("{")
-        self.scopes.append({})
         number = self.scope_count
+        self.scopes.append(self.labels(number))
         self.scope_count += 1
         while not tokens.accept("}"):
             self.statement(number)
         self.scopes.pop()
+
+    def labels(self, scope: int) -> dict[str, str]:
+        """The labels of the scope that begins here: other ones may have labels of the same names,
+        and branches come before them."""
+        tokens, found = self.tokens, dict[str, str]()
+        start, depth = tokens.at, 0
+        while tokens.kind != END and depth >= 0:
+            word, text = tokens.kind == "word", tokens.take()
+            depth += {"{": 1, "}": -1}.get(text, 0)
+            if word and depth == 0 and tokens.text == ":":
+                if text in found:
+                    raise tokens.error(f"there is a label {text} already")
+                found[text] = text if scope == 0 else f"{text}#{scope}"
+        tokens.at = start
+        return found
 
     def statement(self, scope: int) -> None:
         tokens = self.tokens
@@ -176,7 +199,7 @@ class KernelReader:
             name = tokens.word("the name of a register")
             names = [name]
             if tokens.accept("<"):
-                names = [f"{name}{number}" for number in range(tokens.integer())]
+                names = [f"{name}{number}" for number in range(tokens.count(name, _REGISTERS))]
                 tokens.expect(">")
             for each in names:
                 unique = each if scope == 0 else f"{each}#{scope}"
@@ -215,7 +238,7 @@ class KernelReader:
                 if tokens.text in (".branchtargets", ".callprototype"):
                     self.branch_targets(name)
                 else:
-                    self.body.append(Label(name))
+                    self.body.append(Label(self.scopes[-1][name]))
                 return
             tokens.at = start
         self.instruction()
@@ -225,11 +248,16 @@ class KernelReader:
         if tokens.take() == ".callprototype":
             tokens.skip_past(";")
             return
-        labels = [tokens.word("a label")]
+        labels = [self.label()]
         while tokens.accept(","):
-            labels.append(tokens.word("a label"))
+            labels.append(self.label())
         tokens.expect(";")
-        self.targets[name] = tuple(labels)
+        self.targets[self.scopes[-1][name]] = tuple(labels)
+
+    def label(self) -> str:
+        name = self.tokens.word("a label")
+        found = self.named(name)
+        return found.name if isinstance(found, Name) else name
 
     def instruction(self) -> None:
         tokens = self.tokens

@@ -23,7 +23,11 @@ def parse_ptx(text: str, file: str = "<ptx>") -> Module:
     Raises:
         PtxError: the text is not PTX as far as this reader goes; it has line and column.
     """
-    return _Reader(text, file).module()
+    reader = _Reader(text, file)
+    try:
+        return reader.module()
+    except RecursionError:
+        raise reader.error("scopes or operands are nested too deeply") from None
 
 
 class _Reader(Declarations):
@@ -76,7 +80,11 @@ class _Reader(Declarations):
             self.take()
         match self.text:
             case ".entry":
+                start = self.at
                 kernels.append(KernelReader(self).kernel())
+                if kernels[-1].name in {kernel.name for kernel in kernels[:-1]}:
+                    self.at = start
+                    raise self.error(f"there is a kernel {kernels[-1].name} already")
             case ".func":
                 self.functions += KernelReader(self).function()
             case ".pragma":

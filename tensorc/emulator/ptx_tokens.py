@@ -95,10 +95,27 @@ class Tokens:
         return self.take()
 
     def integer(self) -> int:
+        """A literal of at most 64 bits; a leading zero makes it octal (section 4.5.1)."""
         sign = -1 if self.accept("-") else 1
         if self.kind != "number":
             raise self.error(f"expected a number, not {self.text}")
-        return sign * int(self.take().rstrip("U"), 0)
+        digits = self.text.rstrip("U")
+        octal = digits.isdigit() and digits.startswith("0")
+        if octal and not set(digits) <= set("01234567"):
+            raise self.error(f"{digits} begins with 0 and is no octal number")
+        value = int(digits, 8 if octal else 0)
+        if value >> 64:
+            raise self.error(f"{digits} has more than 64 bits")
+        self.take()
+        return sign * value
+
+    def count(self, what: str, most: int) -> int:
+        """A number from 0 to `most`."""
+        number = self.integer()
+        if not 0 <= number <= most:
+            self.at -= 1
+            raise self.error(f"{what} cannot be {number}; legal here: 0 to {most}")
+        return number
 
     def skip_past(self, mark: str) -> None:
         while not self.accept(mark):

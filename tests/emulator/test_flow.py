@@ -84,3 +84,19 @@ def test_only_what_changed_is_saved() -> None:
     before, behind = flow.restore.values()
     assert set(before) == {"%w1"}
     assert set(behind) == {"%w0", "%w1", "%a0"}
+
+
+def test_scopes_have_labels_of_their_own() -> None:
+    """Inline assembly that loops repeats its label wherever it is inlined."""
+
+    def scope(step: int) -> list[str]:
+        return ["{ .reg .pred p;", f"L: add.u32 %w1, %w1, {step};",
+                "setp.lt.u32 p, %w1, %w2;", "@p bra L;", "}"]  # fmt: skip
+
+    lines = ["mov.u32 %w1, 0;", "mov.u32 %w2, 5;", *scope(3), "mov.u32 %w2, 20;", *scope(7),
+             "bra L;", "mov.u32 %w1, 0;", "L: add.u32 %d, %w1, %x0;"]  # fmt: skip
+    # 3, 6; 13, 20; and the last branch is over one instruction, to the label of the kernel.
+    assert run(lines, ["b32", "b32"], np.arange(2, dtype=np.uint32), out=np.uint32).tolist() == [
+        20,
+        21,
+    ]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -209,3 +212,49 @@ def test_epochs_begin_anew_before_they_end() -> None:
     device.launch(shift, 1, 32, [memory, out, np.int32(0)])
     [finding] = [each for report in device.reports for each in report.findings]
     assert (finding.kind, finding.offset) == ("Uninitialised", 64)
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads change over at nearly every instruction of Python's."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_threads_share_a_device(hasty_threads: None) -> None:
+    device = EmulatedDevice()
+    fill = device.load(ptx_of(KERNELS)).function("fill")
+    device.launch(fill, 1, 32, [device.alloc(128), np.int32(32)])
+
+    def work(_: int) -> list[int]:
+        held = [device.alloc(128) for _ in range(40)]
+        for memory in held:
+            device.launch(fill, 1, 32, [memory, np.int32(32)])
+        return [memory.address for memory in held]
+
+    with ThreadPoolExecutor(4) as pool:
+        addresses = [each for made in pool.map(work, range(4)) for each in made]
+    assert len(set(addresses)) == 160
+
+
+def test_a_thread_captures_for_itself() -> None:
+    device = EmulatedDevice()
+    fill = device.load(ptx_of(KERNELS)).function("fill")
+    mine, other = np.zeros(32, np.float32), np.zeros(32, np.float32)
+    memory, count = device.wrap(mine), np.int32(32)
+
+    def elsewhere() -> None:
+        device.launch(fill, 1, 32, [device.wrap(other), count])
+        device.sync()
+
+    def work() -> None:
+        device.launch(fill, 1, 32, [memory, count])
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(elsewhere).result()
+
+    graph = device.capture(work)
+    assert (mine[31], other[31], len(graph.launches)) == (0, 31, 1)
+    graph.launch()
+    assert mine[31] == 31

@@ -32,6 +32,8 @@ EMPTY = HEAD + ".visible .entry f(.param .u64 a, .param .u32 n)\n{\n  ret;\n}\n"
     ("cvt.rn.f32 %d, %x0;", "a form without a meaning"),
     ("setp.what.u32 %p0, %d, %x0;", "a form without a meaning"),
     ("call.uni (r), helper, (p);", "function without a body"),
+    ("ld.global.v4.u32 {%w0, %w1}, [%a1];", "its vector has 2"),
+    ("st.global.v2.u32 [%a1], %w0;", "its vector has 1"),
     ("prmt.b32.f4e %d, %x0, %x0, %x0;", "the default mode"),
 ])  # fmt: skip
 def test_unknown_instructions_are_named_with_their_line(line: str, reason: str) -> None:
@@ -74,6 +76,17 @@ def test_names_that_do_not_exist(line: str, message: str) -> None:
     (HEAD + ".global .align 8 .u64 p[1] = {other};\n", 4, "an address as an initial value"),
     (HEAD + ".entry f() .reqnctapercluster 2 { ret; }", 4, "clusters"),
     (HEAD + ".entry f() { .reg .what %r<3>; ret; }", 4, "registers of type .what"),
+    (HEAD + ".entry f() { .reg .b32 %r<4000000000>; ret; }", 4, "%r cannot be 4000000000"),
+    (HEAD + ".entry f() { .shared .b8 s[-4]; ret; }", 4, "an extent cannot be -4"),
+    (HEAD + ".entry f() { .local .b64 s[99999999][99999999]; ret; }", 4, "an extent cannot be"),
+    (HEAD + ".entry f(.param .b8 s[40000]) { ret; }", 4, "more than 32764 bytes"),
+    (HEAD + ".shared .align 3 .b8 s[4];", 4, "a power of two, not 3"),
+    (HEAD + ".global .b8 s[2] = {1, 2, 3};", 4, "initial values for 3"),
+    (HEAD + ".global .b64 s = 36893488147419103232;", 4, "more than 64 bits"),
+    (HEAD + ".global .b64 s = 08;", 4, "no octal number"),
+    (HEAD + ".entry f() { ret; }\n.entry f() { ret; }", 5, "there is a kernel f already"),
+    (HEAD + ".entry f() { L: ret; L: ret; }", 4, "there is a label L already"),
+    (HEAD + ".entry f() " + "{" * 600, 4, "nested too deeply"),
 ])  # fmt: skip
 def test_texts_that_are_no_ptx(text: str, line: int, message: str) -> None:
     with pytest.raises(PtxError, match=message) as caught:
@@ -149,6 +162,9 @@ def test_limits_of_kernels_and_blocks() -> None:
     with pytest.raises(DeviceError, match="300000 bytes of shared memory"):
         device.launch(device.load(EMPTY).function("f"), 1, 1, values, 300000)
     device.launch(device.load(exact).function("f"), 1, (8, 8), values)
+    local = EMPTY.replace("  ret;", "  .local .b8 s[600000]; ret;")
+    with pytest.raises(DeviceError, match="600000 bytes of local memory"):
+        device.launch(device.load(local).function("f"), 1, 1, values)
 
 
 def test_copies() -> None:
