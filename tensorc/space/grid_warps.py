@@ -9,7 +9,7 @@ the same kernel, where the sums are still in registers.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorc.ir.arith import add, floordiv, floormod, index, mul
 from tensorc.ir.nodes import Expr, Var
@@ -26,7 +26,8 @@ GROUPS, PLACES = 8, 4
 CHUNK = 16
 """Bytes that lie beside each other wherever rows are turned: what ldmatrix loads of a row."""
 POWERS = (1, 2, 4, 8, 16)
-MOST_WARPS = 32
+MOST_WARPS = 16
+"""More would leave a thread fewer registers than one instruction and its addresses need."""
 MOST_STEPS = 8
 MOST_STAGES = 4
 BANKS = 8
@@ -80,16 +81,17 @@ class Warps:
     def width(self) -> int:
         return self.wide * self.columns * COLUMNS
 
-    def shared(self, bits: int, steps: int, stages: int) -> int:
+    def shared(self, bits: int) -> int:
         """Bytes of the copies of both operands, whose rows may be longer by a chunk."""
-        length = self.depth * steps
+        length = self.depth * self.steps
         elements = (self.height + self.width) * length * bits // 8
-        return stages * (elements + CHUNK * max(self.height + self.width, 2 * length))
+        return self.stages * (elements + CHUNK * max(self.height + self.width, 2 * length))
 
-    def fits(self, rows: int, columns: int) -> bool:
-        """Whether so many instructions of a warp leave a thread the registers that it needs."""
-        sums, operands = 4 * rows * columns, 4 * rows + 2 * columns
-        return sums + operands + ADDRESSES <= min(255, 65536 // (32 * self.warps))
+    def fits(self, bits: int, limit: int) -> bool:
+        """Whether a thread has the registers that it needs, and a block the shared memory."""
+        sums, operands = 4 * self.rows * self.columns, 4 * self.rows + 2 * self.columns
+        registers = min(255, 65536 // (32 * self.warps))
+        return sums + operands + ADDRESSES <= registers and self.shared(bits) <= limit
 
 
 def product(stage: StageFacts) -> Product | None:
@@ -175,12 +177,15 @@ def warp_kernel(
 def _sizes(facts: Facts, found: Product, fused: bool) -> Generator[Choice, Value, Warps]:
     """Sizes without tails that fit threads, registers and shared memory."""
     stage, rows, columns = found.stage, found.rows, found.columns
-    bits = found.left.bits
+    bits, limit = found.left.bits, _shared_limit(facts)
     taken: list[Value] = []
 
     def ask(kind: str, subject: str, options: Sequence[int], wanted: int) -> Choice:
         default = nearest(options, wanted)
         return Choice(kind, subject, tuple(options), default, (kind, subject, fused, *taken))
+
+    def fits(changed: Warps) -> bool:
+        return changed.fits(bits, limit)
 
     names = tuple(n for n in stage.instructions if not found.depth.extent % _depth(n))
     name = yield Choice("instruction", stage.name, names, names[-1], ("instruction", fused))
@@ -191,19 +196,17 @@ def _sizes(facts: Facts, found: Product, fused: bool) -> Generator[Choice, Value
     whole = [n for n in POWERS
              if n * warps.high <= MOST_WARPS and not columns.extent % (COLUMNS * n)]  # fmt: skip
     warps.wide = yield from _asked(taken, ask("warps", columns.name, whole, 2))
-    whole = [n for n in POWERS if warps.fits(n, 1) and not rows.extent % (ROWS * warps.high * n)]
+    whole = [n for n in POWERS if not rows.extent % (ROWS * warps.high * n)]
+    whole = [n for n in whole if fits(replace(warps, rows=n))]
     warps.rows = yield from _asked(taken, ask("rows", rows.name, whole, 2 if small else 4))
-    whole = [n for n in POWERS
-             if warps.fits(warps.rows, n)
-             and not columns.extent % (COLUMNS * warps.wide * n)]  # fmt: skip
+    whole = [n for n in POWERS if not columns.extent % (COLUMNS * warps.wide * n)]
+    whole = [n for n in whole if fits(replace(warps, columns=n))]
     warps.columns = yield from _asked(taken, ask("rows", columns.name, whole, 4 if small else 8))
-    limit, count = _shared_limit(facts), found.depth.extent // warps.depth
-    whole = [n for n in range(1, MOST_STEPS + 1)
-             if not count % n and (n == 1 or warps.shared(bits, n, 1) <= limit)]  # fmt: skip
+    count = found.depth.extent // warps.depth
+    whole = [n for n in range(1, MOST_STEPS + 1) if not count % n and fits(replace(warps, steps=n))]
     warps.steps = yield from _asked(taken, ask("steps", stage.name, whole, 2))
     most = min(count // warps.steps, MOST_STAGES if _ahead(facts) else 2)
-    whole = [n for n in range(1, most + 1)
-             if n == 1 or warps.shared(bits, warps.steps, n) <= limit]  # fmt: skip
+    whole = [n for n in range(1, most + 1) if fits(replace(warps, stages=n))]
     warps.stages = yield from _asked(taken, ask("stages", stage.name, whole, 3))
     ways = ("plain", "longer", "turned")
     places = yield Choice("places", stage.name, ways, ways[-1], ("places", fused, *taken))

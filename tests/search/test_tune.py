@@ -316,7 +316,7 @@ def test_a_record_is_told_as_it_is_stored(tmp_path: Path) -> None:
         ({"trials": 2.5}, "needed from 1 to"),
         ({"seed": "x"}, "needed an integer"),
         ({"finalists": -1}, "needed a number of them"),
-        ({"threads": 0}, "needed at least 1"),
+        ({"threads": 0}, "needed an integer of 1 or more"),
         ({"keep": 3}, "needed \\(kind, subject, value\\)"),
     ],
 )
