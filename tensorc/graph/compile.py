@@ -18,6 +18,7 @@ from tensorc.graph.passes import fuse, optimised
 from tensorc.graph.passes.blocks import in_planes
 from tensorc.graph.reports import Comparison, Layer, Profile, difference, profile_of, task_table
 from tensorc.graph.tasks import Partition, Task, partition
+from tensorc.ir.depth import within_depth
 from tensorc.ir.words import counted
 from tensorc.target import Target
 
@@ -79,6 +80,7 @@ def compile(
     return compile_network(imported, machine, scheduler, backend, place)
 
 
+@within_depth("a task of the network")
 def compile_network(
     network: Network,
     target: Target,

@@ -151,6 +151,7 @@ class Schedule:
         """
         return self._apply(step, span or _caller())
 
+    @within_depth("the program of a schedule")
     def _apply(self, step: Step, span: Span | None) -> tuple[str, ...]:
         if not isinstance(step, Step):
             raise ArgumentError("step", f"expected a Step, got {step!r:.80}")

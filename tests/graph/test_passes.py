@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tensorc.dtype import DType
 from tensorc.graph.backend import interpreted
+from tensorc.graph.emit import Emit
 from tensorc.graph.evaluate import empty, evaluate
 from tensorc.graph.executor import Executor, PlainTask
-from tensorc.graph.graph import Graph
+from tensorc.graph.graph import Graph, Value
 from tensorc.graph.passes import (
     clean_up,
     fold_batch_norm,
@@ -65,3 +67,12 @@ def test_fused_planned_and_collapsed_it_still_means_the_same(graph):
 @given(graph=graphs())
 def test_fusion_alone_keeps_the_meaning(graph):
     assert_same(values(graph), run_fused(clean_up(graph)))
+
+
+def test_a_long_chain_of_maps_is_several_groups():
+    emit = Emit("t", "")
+    value = given = Value("x", (2,), DType.F32)
+    for _ in range(450):
+        value = emit("relu", self=value)
+    groups = fuse(Graph((given,), (value,), tuple(emit.nodes)))
+    assert [len(group.nodes) for group in groups] == [50, 100, 100, 100, 100]

@@ -47,6 +47,35 @@ def test_deep_programs_are_refused(entry):
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
+def split_often(schedule):
+    for _ in range(200):
+        schedule.split(schedule.loops()[0], 1)
+
+
+def test_steps_that_nest_too_deeply_are_refused():
+    schedule = tc.Schedule(tc.func_of([A], [chain(1)]))
+    below = sys.getrecursionlimit()
+    sys.setrecursionlimit(300)
+    try:
+        with pytest.raises(LimitError, match="the program of a schedule is nested too deeply"):
+            split_often(schedule)
+    finally:
+        sys.setrecursionlimit(below)
+    # The step that was refused is not there.
+    assert len(schedule.loops()) == len(schedule.steps) + 1
+
+
+def test_many_steps_are_no_nesting():
+    square = tc.placeholder((4, 4), "f32", name="S")
+    copied = tc.compute((4, 4), lambda i, j: square[i, j], name="B")
+    schedule = tc.Schedule(tc.func_of([square], [copied]))
+    for _ in range(2000):
+        schedule.reorder(*reversed(schedule.loops()))
+    again = tc.Schedule(schedule.source)
+    again.replay(tc.Trace.from_json(schedule.trace.to_json()))
+    assert len(again.steps) == 2000
+
+
 def test_building_and_expressions_name_what_to_do():
     with pytest.raises(LimitError, match=r"within \d+ calls.*a tensor or a statement of its own"):
         tc.build(tc.func_of([A], [chain(400)]))

@@ -36,6 +36,8 @@ _BLOCKS = range(4, 13)
 _SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 # Operators with larger results that take each element of an operand at most once all the same.
 _ONCE = frozenset({"cat", "constant_pad_nd", "slice_scatter", "select_scatter"})
+# Maps join smaller groups: each nests its readers more deeply, and nobody gains by more of them.
+_MOST = 100
 
 
 def fuse(graph: Graph) -> tuple[Group, ...]:
@@ -188,6 +190,8 @@ class _Fusion:
                 return self._joins_as_anchor(node, group, uses)
             case Kind.ROWS:
                 return self._joins_as_rows(node, group, uses)
+        if len(group.members) >= _MOST and group.scores is None:
+            return False
         if group.anchor is None:
             if group.rows is None:
                 return not self._repeated(node, uses) or self._brings_rows(node, group)
