@@ -31,7 +31,7 @@ from tensorc.ir.nodes import Func
 from tensorc.ir.parse import parse
 from tensorc.ir.print import print_func
 from tensorc.ir.words import kind_of
-from tensorc.runtime.cache import CacheKey, CompileCache
+from tensorc.runtime.cache import CacheKey, cache_in
 from tensorc.runtime.module import Module, Scheduled
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
@@ -147,7 +147,7 @@ _NAMED: dict[str, Callable[[Func, Target], Nest]] = {
 
 
 def _kept_schedule(func: Func, target: Target, scheduler: str) -> Nest:
-    store = _store(config.cache_dir)
+    store = cache_in(config.cache_dir / "schedules")
     key = _key(func, target, scheduler)
     payload = store.get(key)
     if payload is not None:
@@ -197,11 +197,6 @@ def _weights(threads: int) -> str:
 
 
 @cache
-def _store(folder: Path) -> CompileCache:
-    return CompileCache(folder / "schedules")
-
-
-@cache
 def _sources() -> str:
     """A hash of the sources that make schedules."""
     root = Path(tensorc.__file__).parent
@@ -217,7 +212,7 @@ def _sources() -> str:
 
 def _compile_aside(funcs: Sequence[Func], target: Target, scheduler: str) -> None:
     """Bring what the cache lacks into it, with helper processes when there is much."""
-    store = _store(config.cache_dir)
+    store = cache_in(config.cache_dir / "schedules")
     missing = [f for f in dict.fromkeys(funcs) if store.get(_key(f, target, scheduler)) is None]
     helpers = min(config.num_threads - 1, len(missing) // TASKS_PER_HELPER, MOST_HELPERS)
     if helpers < 1 or not sys.executable:

@@ -110,7 +110,7 @@ class _DamagedError(Exception):
 class _File(NamedTuple):
     used: float  # when the entry was last read or written, in seconds
     size: int
-    path: Path
+    path: str
 
 
 class CompileCache:
@@ -167,7 +167,7 @@ class CompileCache:
         """Removes every entry."""
         for file in self._files():
             with contextlib.suppress(FileNotFoundError):
-                file.path.unlink()
+                os.unlink(file.path)
         self._total = 0
 
     def _file_of(self, encoded: bytes) -> Path:
@@ -195,7 +195,7 @@ class CompileCache:
                 with contextlib.suppress(FileNotFoundError):
                     if item.name.endswith(_SUFFIX):
                         status = item.stat()
-                        found.append(_File(status.st_mtime, status.st_size, Path(item.path)))
+                        found.append(_File(status.st_mtime, status.st_size, item.path))
                     elif item.name.endswith(_UNFINISHED):
                         self._remove_if_stale(item)
         return sorted(found)
@@ -217,9 +217,15 @@ class CompileCache:
             if total <= 0.9 * self.limit_bytes:
                 break
             with contextlib.suppress(FileNotFoundError):
-                file.path.unlink()
+                os.unlink(file.path)
             total -= file.size
         self._total = total
+
+
+@cache
+def cache_in(folder: Path) -> CompileCache:
+    """The cache of a folder, one for all of a process: it looks through the folder only once."""
+    return CompileCache(folder)
 
 
 def _read(path: Path) -> bytes:

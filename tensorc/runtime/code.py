@@ -6,8 +6,6 @@ import json
 import struct
 import warnings
 from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
 
 from tensorc import config
 from tensorc.codegen.context import Check
@@ -22,7 +20,7 @@ from tensorc.ir.parse import parse
 from tensorc.ir.print import print_expr, print_func
 from tensorc.ir.verify import verify
 from tensorc.runtime.abi import Signature
-from tensorc.runtime.cache import CacheKey, CompileCache
+from tensorc.runtime.cache import CacheKey, cache_in
 from tensorc.target import Target
 
 
@@ -59,7 +57,7 @@ def compiled(func: Func, target: Target, options: Options, legal: Expr = TRUE) -
         LimitError: it would exceed a limit of the code generator.
         TargetError: the target is not one that LLVM knows.
     """
-    store = _cache_in(config.cache_dir)
+    store = cache_in(config.cache_dir / "compiled")
     asked = {} if legal == TRUE else {"legal": print_expr(legal)}
     key = CacheKey.of(print_func(func), target, **asked, **asdict(options))
     payload = store.get(key)
@@ -81,18 +79,13 @@ def compiled_text(text: str, target: Target) -> bytes:
         LLVMError: the text does not parse, or is not a valid module.
         TargetError: the target is not one that LLVM knows.
     """
-    store = _cache_in(config.cache_dir)
+    store = cache_in(config.cache_dir / "compiled")
     key = CacheKey.of(text, target, form="llvm")
     found = store.get(key)
     if found is None:
         found = compile_module(text, target).object_bytes()
         store.put(key, found)
     return found
-
-
-@cache
-def _cache_in(folder: Path) -> CompileCache:
-    return CompileCache(folder / "compiled")
 
 
 def made(func: Func, target: Target, options: Options, legal: Expr = TRUE) -> Code:

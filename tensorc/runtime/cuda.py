@@ -29,10 +29,10 @@ from tensorc.ir.interp.arrays import STORAGE
 from tensorc.ir.nodes import Buffer, Func
 from tensorc.ir.print import print_func
 from tensorc.ir.verify import verify
-from tensorc.ir.words import counted
+from tensorc.ir.words import counted, kind_of
 from tensorc.runtime.abi import Signature
 from tensorc.runtime.array import View
-from tensorc.runtime.cache import CacheKey, CompileCache
+from tensorc.runtime.cache import CacheKey, cache_in
 from tensorc.runtime.device import Device, DeviceFunction, DeviceMemory
 from tensorc.runtime.entry import Call, make_entry
 from tensorc.runtime.launches import Allocate, Frame, KernelLaunch, Value, bytes_of, launches
@@ -49,6 +49,10 @@ _DEVICES: Mapping[str, str] = {
 """Where the devices are that a name stands for; each is imported when it is first asked for."""
 
 
+# What every launch asks of a device.
+_ASKED = ("load", "launch", "alloc", "copy", "sync", "wrap")
+
+
 class ArrayDevice(Device, Protocol):
     """A device that can use the memory of an array in place."""
 
@@ -56,17 +60,34 @@ class ArrayDevice(Device, Protocol):
         """The memory of a compact array, without a copy."""
 
 
+def check_device(device: str | ArrayDevice) -> None:
+    """Refuse what neither names a device nor is one; whether it can be had is not looked at.
+
+    Raises:
+        ArgumentError: names what there is.
+    """
+    if isinstance(device, str):
+        if device in _DEVICES:
+            return
+        reason = f"there is no device {device!r}"
+    else:
+        if all(callable(getattr(device, name, None)) for name in _ASKED):
+            return
+        reason = f"{kind_of(device)} is no device"
+    legal = ", ".join(_DEVICES)
+    raise ArgumentError("device", f"{reason}; legal here: {legal}, or a device such as they make")
+
+
 def device_named(device: str | ArrayDevice) -> ArrayDevice:
     """The device that a name stands for, made anew; or the device itself.
 
     Raises:
         ArgumentError: there is no such device; the message lists those there are.
+        DeviceError: the device cannot be had.
     """
+    check_device(device)
     if not isinstance(device, str):
         return device
-    if device not in _DEVICES:
-        legal = ", ".join(_DEVICES)
-        raise ArgumentError("device", f"there is no device {device!r}; legal here: {legal}")
     module, _, name = _DEVICES[device].partition(":")
     made = getattr(importlib.import_module(module), name)()
     return cast(ArrayDevice, made)
@@ -90,6 +111,7 @@ class CudaModule(Module):
     ):
         if options.checks or options.profile:
             raise ArgumentError("checks", "code for a cuda device has none; emulate it instead")
+        check_device(device)
         verify(func)
         self.func, self.target, self._options = func, target, options
         self._source = func if source is None else source
@@ -109,7 +131,6 @@ class CudaModule(Module):
 
         Raises:
             DeviceError: the device cannot be had.
-            ArgumentError: there is no device of this name.
         """
         return device_named(self._wanted)
 
@@ -353,7 +374,7 @@ def _image(program: CudaProgram, output: Output) -> bytes:
     if program.options.strict_float:
         flags.append("--fmad=false")
     nvrtc = ".".join(map(str, version()))
-    store = CompileCache(config.cache_dir / "compiled")
+    store = cache_in(config.cache_dir / "compiled")
     key = CacheKey.of(
         program.source, program.target, form=output, flags=" ".join(flags), nvrtc=nvrtc
     )

@@ -18,7 +18,7 @@ from tensorc.errors import ParseError
 from tensorc.ir.nodes import Func
 from tensorc.ir.parse import parse
 from tensorc.ir.print import print_func
-from tensorc.runtime.cache import CacheKey, CompileCache, hash_of_sources
+from tensorc.runtime.cache import CacheKey, cache_in, hash_of_sources
 from tensorc.runtime.module import Module, build
 from tensorc.space.default import default_schedule
 from tensorc.target import Target
@@ -58,7 +58,7 @@ def _schedulers() -> str:
 
 @lru_cache(maxsize=256)
 def _scheduled(func: Func, target: Target, folder: Path) -> Nest:
-    store = CompileCache(folder / "schedules")
+    store = cache_in(folder / "schedules")
     text = print_func(func)
     key = CacheKey.of(text, target, scheduler="rules of kernels", schedulers=_schedulers())
     payload = store.get(key)

@@ -15,6 +15,7 @@ from tensorc.graph.kernels import UnscheduledWarning, build_kernels
 from tensorc.graph.passes import clean_up, fuse
 from tensorc.graph.tasks import partition
 from tensorc.ir.nodes import Func
+from tensorc.runtime.cache import cache_in
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 from tests.graph.networks import Builder, arrays_for
@@ -74,7 +75,7 @@ def test_a_second_compilation_schedules_nothing(cache, monkeypatch):
 
 def test_helpers_compile_what_this_process_then_finds(cache):
     graph, parts = perceptron(layers=4)
-    store = kernels._store(cache)
+    store = cache_in(cache / "schedules")
     with config.scope(num_threads=2):
         kernels._compile_aside(funcs_of(parts), HOST, "default")
     for func in funcs_of(parts):
@@ -92,7 +93,7 @@ def test_a_helper_that_dies_costs_only_time(cache, monkeypatch):
 def test_a_damaged_schedule_is_made_anew(cache):
     graph, parts = perceptron(layers=1)
     func = parts.tasks[0].func
-    kernels._store(cache).put(kernels._key(func, HOST, "default"), b'["def nonsense"]')
+    cache_in(cache / "schedules").put(kernels._key(func, HOST, "default"), b'["def nonsense"]')
     with pytest.warns(CacheWarning, match="damaged"):
         made = build_kernels([func], HOST)
     assert_right(graph, parts, made)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tensorc import config
 from tensorc.errors import ArgumentError, CacheWarning
-from tensorc.runtime.cache import CacheKey, CompileCache
+from tensorc.runtime.cache import CacheKey, CompileCache, cache_in
 from tensorc.target import Target
 
 V3 = Target.parse("cpu:x86-64-v3")
@@ -64,6 +64,17 @@ def test_keys_are_equal_where_their_bytes_are(one: CacheKey, two: CacheKey) -> N
     # Python's == takes 1 for True; the bytes do not.
     same = repr(one) == repr(two)
     assert (one.encoded() == two.encoded()) == same
+
+
+def test_a_process_looks_through_a_folder_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Path] = []
+    listed = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: looked.append(path) or listed(path))
+    for number in range(3):
+        cache_in(tmp_path).put(replace(KEY, text=f"program {number}"), b"code")
+    assert looked == [tmp_path]
 
 
 def test_every_part_of_the_key_counts(tmp_path: Path) -> None:
