@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from bench.totals import Kept
 from tensorc.codegen.nvrtc import NvrtcError
 from tensorc.emulator.device import EmulationError
 from tensorc.errors import LimitError, ScheduleError, TensorcError
@@ -37,32 +38,13 @@ SAVED = 20
 
 
 @dataclass(slots=True)
-class Totals:
+class Totals(Kept):
     """What a run has found; `seconds` of scheduling and compiling."""
 
     counts: Counter[str] = field(default_factory=Counter)
     spilled: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
-
-    def save(self, log: Path) -> None:
-        record = {
-            "counts": self.counts,
-            "spilled": self.spilled,
-            "faults": self.faults,
-            "seconds": self.seconds,
-        }
-        fresh = log.with_name(f"{log.name}.new")
-        fresh.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        fresh.replace(log)
-
-    @classmethod
-    def load(cls, log: Path | None) -> Totals:
-        if log is None or not log.exists():
-            return cls()
-        record = json.loads(log.read_text(encoding="utf-8"))
-        counts, spilled = Counter(record["counts"]), Counter(record["spilled"])
-        return cls(counts, spilled, record["faults"], record["seconds"])
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from bench.totals import Kept
 from tensorc.ir.nodes import Func
 from tensorc.ir.print import print_func
 from tensorc.space.space import Space
@@ -35,37 +36,13 @@ SAVED = 20
 
 
 @dataclass(slots=True)
-class Totals:
+class Totals(Kept):
     """What a run has found. `outside` counts (kind of choice, verdict)."""
 
     counts: Counter[str] = field(default_factory=Counter)
     families: Counter[str] = field(default_factory=Counter)
     outside: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
-
-    def save(self, log: Path) -> None:
-        """Write all as JSON; a stop in between leaves the file before."""
-        record = {
-            "counts": self.counts,
-            "families": self.families,
-            "outside": self.outside,
-            "faults": self.faults,
-        }
-        fresh = log.with_name(f"{log.name}.new")
-        fresh.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        fresh.replace(log)
-
-    @classmethod
-    def load(cls, log: Path | None) -> Totals:
-        if log is None or not log.exists():
-            return cls()
-        known = json.loads(log.read_text(encoding="utf-8"))
-        return cls(
-            Counter(known["counts"]),
-            Counter(known["families"]),
-            Counter(known["outside"]),
-            list(known["faults"]),
-        )
 
 
 @cache

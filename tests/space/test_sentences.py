@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import gpu_sentences
 from bench.sentences import Totals, examine
 from tensorc.schedule import primitives as p
 from tensorc.schedule.facts import Facts
@@ -112,3 +113,11 @@ def test_a_run_goes_on_where_its_log_ends(tmp_path: Path) -> None:
         examine(number, options, again)
     assert again == whole
     assert Totals.load(log.with_name("none")) == Totals()
+
+
+def test_the_log_that_is_kept_can_be_read() -> None:
+    log = Path(gpu_sentences.__file__).parent / "legality" / "gpu_sentences.json"
+    found = gpu_sentences.Totals.load(log)
+    assert found.counts["sentences"] >= 860
+    assert found.spilled["index_copy"] == 1
+    assert found.faults == []
