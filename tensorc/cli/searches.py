@@ -15,6 +15,7 @@ from tensorc.cli.refusals import emit, refusals
 __all__ = ["app", "collect", "tune"]
 
 if TYPE_CHECKING:
+    from tensorc.cli.tune import Report
     from tensorc.search.collect import Done
 
 INTERRUPTED = 130
@@ -66,18 +67,18 @@ def tune(
     if records is None:
         typer.echo("# nothing was kept; --records FILE keeps it", err=True)
     else:
-        typer.echo(f"# {hint(subject, records, target, found.network)}", err=True)
+        typer.echo(f"# {hint(subject, records, target, found)}", err=True)
     if not found.right:
         raise typer.Exit(1)
 
 
-def hint(subject: str, records: Path, target: str, network: bool) -> str:
-    """What to do with records of a subject."""
-    if network:
+def hint(subject: str, records: Path, target: str, found: Report) -> str:
+    """What to do with records of a subject. The other commands apply a schedule's own steps."""
+    if found.network:
         return f"TENSORC_DATABASE={records} has networks compiled with this"
     load = f"Database({str(records)!r}).schedule(func, tc.Target.parse({target!r}))"
     told = f"in Python: from tensorc.search.database import Database; s = {load}"
-    if Path(subject.partition(":")[0]).exists():
+    if Path(subject.partition(":")[0]).exists() and not found.scheduled:
         told += f"; TENSORC_DATABASE={records} tensorc bench {subject} (or compile, show) takes it"
     return told
 

@@ -100,6 +100,11 @@ class Report:
         return self.estimated is not None
 
     @property
+    def scheduled(self) -> bool:
+        """Whether it was a schedule, which comes with steps of its own."""
+        return any(isinstance(one.part.task, Schedule) for one in self.together.found)
+
+    @property
     def right(self) -> bool:
         """Whether anything was."""
         return any(one.best is not None for one in self.together.found)

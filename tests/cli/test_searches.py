@@ -39,6 +39,11 @@ def product():
     C = tc.compute((48, 48), lambda i, j: tc.sum(A[i, k] * B[k, j], axis=k), name="C")
     return tc.func_of([A, B], [C], name="product")
 
+def scheduled():
+    schedule = tc.Schedule(product())
+    schedule.reorder("j", "i")
+    return schedule
+
 @tc.func
 def double(A: tc.Buffer["f32", "N", 64], B: tc.Buffer["f32", "N", 64, "out"]):
     for i in range(N):
@@ -114,6 +119,16 @@ def test_a_terminal_gets_a_table_that_grows(
     assert run("tune", f"{source}:product", "--tuner", "random", "--trials", 9).exit_code == 0
     assert "9 of 9 trials" in screen.getvalue()
     assert "rules us" in screen.getvalue()
+
+
+def test_no_command_is_named_that_would_take_the_steps_of_a_schedule(
+    source: Path, tmp_path: Path, measurer: FakeMeasurer
+) -> None:
+    path = tmp_path / "records.jsonl"
+    told = run("tune", f"{source}:scheduled", "--tuner", "random", "--records", path,
+               "--threads", 1, "--trials", 2).stderr  # fmt: skip
+    assert f"Database({str(path)!r}).schedule(func, tc.Target.parse('cpu'))" in told
+    assert "tensorc bench" not in told
 
 
 def test_a_search_goes_on_from_its_file(
