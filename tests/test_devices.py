@@ -55,6 +55,17 @@ def test_an_unknown_device_is_refused_with_those_that_are_known(text: str) -> No
         assert name in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["", "90", "sm_", "sm_09", "gfx90", "sm_90x"])
+def test_an_architecture_has_the_form_of_one(name: str) -> None:
+    with pytest.raises(TargetError, match="the architecture of a cuda device cannot be"):
+        Target("cuda", "", name)
+
+
+def test_a_target_without_limits_says_where_they_are() -> None:
+    with pytest.raises(TargetError, match=r"does not state.*'grid_x'; it states none.*cuda:NAME"):
+        Target("cuda", "", "sm_90a").limit("grid_x")
+
+
 def test_options_are_refused() -> None:
     with pytest.raises(TargetError, match="an option of a cuda target cannot be 'cores=4'"):
         Target.parse("cuda:H100;cores=4")

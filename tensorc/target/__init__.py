@@ -90,6 +90,8 @@ class Target:
                 raise refusal(name, getattr(self, name), ("a number from 1 on",))
         if self.l3 < 0:
             raise refusal("l3", self.l3, ("0 for none, or a number of bytes",))
+        if self.kind == "cuda" and not devices.is_architecture(self.cpu):
+            raise refusal("the architecture of a cuda device", self.cpu, ("sm_90 and its like",))
         if self.alignment & (self.alignment - 1):
             raise refusal("alignment", self.alignment, ("a power of two",))
         object.__setattr__(self, "features", tuple(sorted(set(self.features))))
@@ -156,7 +158,11 @@ class Target:
         """
         stated = dict(self.limits)
         if name not in stated:
-            raise refusal("the limit", name, stated)
+            listing = ", ".join(stated) or "none"
+            raise TargetError(
+                f"the target {self.kind}:{self.cpu} does not state the limit {name!r}; it states"
+                f" {listing}. Target.parse('cuda:NAME') states all that compiling for a device asks"
+            )
         return stated[name]
 
     def missing_on(self, machine: Target) -> tuple[str, ...]:

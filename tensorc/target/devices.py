@@ -122,6 +122,11 @@ def facts(name: str, text: str) -> dict[str, Any]:
     }
 
 
+def is_architecture(name: str) -> bool:
+    """Whether a name has the form of one, such as sm_90 or sm_90a."""
+    return re.fullmatch(r"sm_[1-9][0-9]*[af]?", name) is not None
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[\s_-]", "", name).lower()
 

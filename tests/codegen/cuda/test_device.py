@@ -83,7 +83,9 @@ def test_what_a_module_for_a_cpu_can_and_this_cannot() -> None:
 def test_devices_and_stages_that_are_not_there() -> None:
     s = bound()
     with pytest.raises(tc.ArgumentError, match="legal here: emulated, cupy"):
-        tc.build(s, device="tpu").run(np.zeros(1, "f4"), 1.0, 1, np.float16(0), True)
+        tc.build(s, device="tpu")
+    with pytest.raises(tc.ArgumentError, match="object is no device"):
+        tc.build(s, device=object())  # type: ignore[arg-type]
     with pytest.raises(tc.ArgumentError, match="legal here: ir, entry, cuda, ptx, kernel"):
         tc.build(s, device="emulated").source("sass")
     with pytest.raises(tc.ArgumentError, match="a device is for cuda targets"):
