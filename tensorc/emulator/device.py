@@ -168,6 +168,7 @@ class EmulatedDevice:
         Raises:
             PtxError: the text is not PTX.
             DeviceError: the image is a cubin, which no emulator runs.
+            ArgumentError: the image is no text.
         """
         if isinstance(image, bytes):
             if image[:4] == b"\x7fELF":
@@ -176,6 +177,8 @@ class EmulatedDevice:
                 image = image.decode()
             except UnicodeDecodeError as error:
                 raise DeviceError(f"the image is no PTX text: {error}") from None
+        if not isinstance(image, str):
+            raise ArgumentError("image", f"a PTX text is wanted, not {type(image).__name__}")
         module = loaded(image.rstrip("\0"), file)
         constants = module.constant_bytes()
         data = aligned_bytes(len(constants))
@@ -208,9 +211,8 @@ class EmulatedDevice:
         Raises:
             ArgumentError: the array is not contiguous.
         """
-        return self._memory.add(
-            _bytes("array", array), name, defined=True, writable=array.flags.writeable
-        )
+        data = _bytes("array", array)
+        return self._memory.add(data, name, defined=True, writable=array.flags.writeable)
 
     def current_stream(self) -> None:
         """There are no streams: a launch is over when `launch` returns."""
@@ -362,7 +364,9 @@ def _dynamic(shared: int) -> int:
     return shared
 
 
-def _bytes(name: str, array: NDArray[Any]) -> NDArray[np.uint8]:
+def _bytes(name: str, array: object) -> NDArray[np.uint8]:
+    if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+        raise ArgumentError(name, "it is no NumPy array of numbers")
     if not array.flags.c_contiguous:
         raise ArgumentError(name, "the array is not contiguous")
     return array.reshape(-1).view(np.uint8)

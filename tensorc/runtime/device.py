@@ -168,9 +168,11 @@ def extent(name: str, given: Extent, limits: tuple[int, int, int]) -> tuple[int,
     """Three positive numbers out of one to three.
 
     Raises:
-        ArgumentError: there are more, or one is not from 1 to its limit.
+        ArgumentError: there are more, or one is no whole number from 1 to its limit.
     """
-    parts = (given,) if isinstance(given, int) else tuple(given)
+    parts = tuple(given) if isinstance(given, Sequence) else (given,)
+    if not all(isinstance(part, int | np.integer) for part in parts):
+        raise ArgumentError(name, f"extents are whole numbers, not {given!r:.80}")
     if not 1 <= len(parts) <= 3:
         raise ArgumentError(name, f"one to three extents are wanted, not {len(parts)}")
     x, y, z = (*parts, 1, 1)[:3]

@@ -122,6 +122,11 @@ def test_images_and_kernels() -> None:
         device.load(b"\xff\xfe")
     with pytest.raises(DeviceError, match="it has f"):
         device.load(EMPTY.encode() + b"\0").function("g")
+    with pytest.raises(ArgumentError, match="a PTX text is wanted, not int"):
+        device.load(5)  # type: ignore[arg-type]
+    for wrong in ([1.0], np.array([object()])):
+        with pytest.raises(ArgumentError, match="no NumPy array of numbers"):
+            device.wrap(wrong)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="sequential, reverse, random"):
         EmulatedDevice(order="upwards")  # type: ignore[arg-type]
 
@@ -141,7 +146,8 @@ def test_arguments(arguments: list[object], message: str) -> None:
 
 @pytest.mark.parametrize(("grid", "block", "shared", "message"), [
     (0, 1, 0, "legal here: 1 to"), ((1, 70000), 1, 0, "65535"), (1, (32, 33), 0, "more than 1024"),
-    (1, (1, 1, 65), 0, "1 to 64"), ((1, 1, 1, 1), 1, 0, "one to three"), (1, 1, -1, "negative"),
+    (1, (1, 1, 65), 0, "1 to 64"), (1.5, 1, 0, "whole numbers"), (1, "32", 0, "whole numbers"),
+    (1, (2.5, 1), 0, "whole numbers"), ((1, 1, 1, 1), 1, 0, "one to three"), (1, 1, -1, "negative"),
 ])  # fmt: skip
 def test_extents(grid: object, block: object, shared: int, message: str) -> None:
     device = EmulatedDevice()
