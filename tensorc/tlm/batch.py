@@ -1,8 +1,9 @@
 """Batches: several lessons, of each its prompt once and many answers behind it.
 
-A lesson is a prompt, then answers one after the other; short lessons share a row. The mask shows an
-answer its prompt and what is before it of itself, and its positions begin anew, so that a row
-teaches what its answers would teach one by one, at a fraction of the cost.
+A lesson is a prompt, then answers one after the other, and all lessons are in one row, so that
+nothing fills up. The mask of a lesson shows an answer its prompt and what is before it of itself,
+and its positions begin anew, so that a row teaches what its answers would teach one by one, at a
+fraction of the cost.
 
 Half of the answers begin with their quality, so that the best can be asked for; half with one that
 is unknown, which the value head learns from: it may not read what it is asked.
@@ -37,12 +38,12 @@ TOLD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of tokens, and what is learned from them; places count through all rows.
+    """A row of tokens, and what is learned from them.
 
     Attributes:
-        tokens: the numbers of their pieces, (B, T, W).
-        positions: (B, T).
-        mask: who may look at whom, (B, 1, T, T).
+        tokens: the numbers of their pieces, (1, T, W).
+        positions: (1, T).
+        masks: who may look at whom, of each lesson in turn, (tokens of it, tokens of it).
         decisions: those to learn.
         ends: the places of the last tokens of answers of unknown quality, (N,).
         slow: log2 of their times by that of the best, at most `WORST`, (N,).
@@ -50,7 +51,7 @@ class Batch:
 
     tokens: Tensor
     positions: Tensor
-    mask: Tensor
+    masks: tuple[Tensor, ...]
     decisions: Decisions
     ends: Tensor
     slow: Tensor
@@ -61,7 +62,7 @@ class Batch:
         return Batch(
             self.tokens.to(device),
             self.positions.to(device),
-            self.mask.to(device),
+            tuple(mask.to(device) for mask in self.masks),
             Decisions(
                 made.places.to(device),
                 made.options.to(device),
@@ -104,52 +105,21 @@ def batch(shape: Shape, chosen: Sequence[tuple[Lesson, Sequence[Part]]]) -> Batc
         LengthError: a prompt or an answer is longer than the network can read.
     """
     found = [_Piece(shape, lesson, parts) for lesson, parts in chosen]
-    longest = max(len(piece.tokens) for piece in found)
-    width = max(len(token) for piece in found for token in piece.tokens)
-    rows = _filled_rows(found, longest)
-    tokens = np.zeros((len(rows), longest, width), np.int64)
-    positions = np.zeros((len(rows), longest), np.int64)
-    owners = np.full((len(rows), longest), -1, np.int64)
-    answers = np.full((len(rows), longest), -1, np.int64)
-    starts: list[tuple[int, _Piece]] = []
-    for n, row in enumerate(rows):
-        place = 0
-        for number, piece in enumerate(row):
-            for token in piece.tokens:
-                tokens[n, place, : len(token)] = token
-                place += 1
-            own = slice(place - len(piece.tokens), place)
-            positions[n, own], owners[n, own], answers[n, own] = (
-                piece.positions,
-                number,
-                piece.answers,
-            )
-            starts.append((n * longest + own.start, piece))
-    ends = [start + end for start, piece in starts for end in piece.ends]
+    rows = [token for piece in found for token in piece.tokens]
+    tokens = np.zeros((1, len(rows), max(map(len, rows))), np.int64)
+    for place, token in enumerate(rows):
+        tokens[0, place, : len(token)] = token
+    ends = np.cumsum([len(piece.tokens) for piece in found]).tolist()
+    starts = list(zip([0, *ends], found, strict=False))
+    last = [start + end for start, piece in starts for end in piece.ends]
     return Batch(
         torch.from_numpy(tokens),
-        torch.from_numpy(positions),
-        _mask(torch.from_numpy(owners), torch.from_numpy(answers)),
+        torch.tensor([[place for piece in found for place in piece.positions]]),
+        tuple(_mask(torch.tensor(piece.answers)) for piece in found),
         _decisions(starts),
-        torch.tensor(ends, dtype=torch.long),
-        torch.tensor([slow for _, piece in starts for slow in piece.slow], dtype=torch.float32),
+        torch.tensor(last, dtype=torch.long),
+        torch.tensor([slow for piece in found for slow in piece.slow], dtype=torch.float32),
     )
-
-
-def _filled_rows(found: Sequence[_Piece], room: int) -> list[list[_Piece]]:
-    """Lessons in rows, the longest first, each in the first row that has room for it."""
-    rows: list[list[_Piece]] = []
-    left: list[int] = []
-    for piece in sorted(found, key=lambda piece: -len(piece.tokens)):
-        size = len(piece.tokens)
-        row = next((n for n, free in enumerate(left) if free >= size), None)
-        if row is None:
-            row = len(rows)
-            rows.append([])
-            left.append(room)
-        rows[row].append(piece)
-        left[row] -= size
-    return rows
 
 
 class _Piece:
@@ -193,14 +163,10 @@ class _Piece:
         self.answers.append(number)
 
 
-def _mask(owners: Tensor, answers: Tensor) -> Tensor:
-    """Each token sees, of its own lesson, those before it of the prompt or of its own answer, and
-    itself; `owners` are the numbers of lessons within a row, -1 for what fills up."""
-    count = answers.shape[1]
-    before = torch.ones(count, count, dtype=torch.bool).tril()
-    mine, theirs = answers[:, :, None], answers[:, None, :]
-    same = owners[:, :, None] == owners[:, None, :]
-    return (before & same & ((theirs == 0) | (mine == theirs)))[:, None]
+def _mask(answers: Tensor) -> Tensor:
+    """Each token sees those before it of the prompt or of its own answer, and itself."""
+    before = torch.ones(len(answers), len(answers), dtype=torch.bool).tril()
+    return before & ((answers[None, :] == 0) | (answers[:, None] == answers[None, :]))
 
 
 def _decisions(starts: Sequence[tuple[int, _Piece]]) -> Decisions:

@@ -85,7 +85,7 @@ def _decided(model: Model, lesson: Lesson) -> tuple[float, float]:
     found = batch(model.shape, [(lesson, good[:16])])
     if not len(found.decisions.answers):
         return math.nan, math.nan
-    hidden = model(found.tokens, found.positions, found.mask).flatten(0, 1)
+    hidden = model(found.tokens, found.positions, found.masks).flatten(0, 1)
     logits = model.logits(hidden[found.decisions.places], found.decisions.options)
     hits = (logits.argmax(1) == found.decisions.answers).double().mean().item()
     return decision_loss(model, hidden, found.decisions).item(), hits
@@ -98,7 +98,7 @@ def _valued(model: Model, lesson: Lesson) -> tuple[float, float, float]:
     found: list[float] = []
     for first in range(0, len(parts), 16):
         made = batch(model.shape, [(lesson, parts[first : first + 16])])
-        hidden = model(made.tokens, made.positions, made.mask).flatten(0, 1)
+        hidden = model(made.tokens, made.positions, made.masks).flatten(0, 1)
         found += model.slow(hidden[made.ends]).tolist()
     expected = np.array(found)
     even = float(np.exp(np.log(np.maximum(rates, 2.0**-WORST)).mean()))

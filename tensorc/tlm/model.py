@@ -13,8 +13,9 @@ Shapes: B sequences, T tokens, W pieces of a token (0 fills up), C channels, O o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,9 @@ from tensorc.tlm.network import Shape as Shape
 
 ROOM = 16
 """Tokens that a full cache grows by."""
+
+Masks: TypeAlias = Tensor | Sequence[Tensor] | None
+"""Who may look at whom: one mask for all tokens, or one for each part that they fall into."""
 
 
 class Cache:
@@ -64,15 +68,28 @@ class Attention(nn.Module):  # type: ignore[misc]
         self.inner = nn.Linear(shape.width, 3 * shape.width)
         self.outer = nn.Linear(shape.width, shape.width)
 
-    def forward(self, x: Tensor, mask: Tensor | None, cache: Cache | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Masks, cache: Cache | None) -> Tensor:
         rows, tokens, width = x.shape
         split = self.inner(x).view(rows, tokens, 3, self.heads, width // self.heads)
+        if mask is None or isinstance(mask, Tensor):
+            mixed = self._mixed(split, mask, cache)
+        else:
+            parts = split.split([len(own) for own in mask], 1)
+            pairs = zip(parts, mask, strict=True)
+            mixed = torch.cat([self._mixed(part, own, None) for part, own in pairs], 1)
+        return self.outer(mixed.reshape(rows, tokens, width))
+
+    def _mixed(self, split: Tensor, mask: Tensor | None, cache: Cache | None) -> Tensor:
+        """Values by the attention of their keys, (B, T, heads, channels), of queries, keys and
+        values, (B, T, 3, heads, channels)."""
         queries, keys, values = split.permute(2, 0, 3, 1, 4)
         if cache is not None:
             keys, values = cache.extended(self.layer, keys, values)
         dropout = self.dropout if self.training else 0.0
-        mixed = functional.scaled_dot_product_attention(queries, keys, values, mask, dropout)
-        return self.outer(mixed.transpose(1, 2).reshape(rows, tokens, width))
+        mixed: Tensor = functional.scaled_dot_product_attention(
+            queries, keys, values, mask, dropout
+        )
+        return mixed.transpose(1, 2)
 
 
 class Block(nn.Module):  # type: ignore[misc]
@@ -85,7 +102,7 @@ class Block(nn.Module):  # type: ignore[misc]
             nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width)
         )
 
-    def forward(self, x: Tensor, mask: Tensor | None, cache: Cache | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Masks, cache: Cache | None) -> Tensor:
         x = x + self.dropout(self.attention(self.norm1(x), mask, cache))
         return x + self.dropout(self.perceptron(self.norm2(x)))
 
@@ -116,7 +133,7 @@ class Model(nn.Module):  # type: ignore[misc]
         self,
         tokens: Tensor,
         positions: Tensor,
-        mask: Tensor | None = None,
+        mask: Masks = None,
         cache: Cache | None = None,
     ) -> Tensor:
         """What the network makes of tokens, (B, T, C).
@@ -125,7 +142,8 @@ class Model(nn.Module):  # type: ignore[misc]
             tokens: the numbers of their pieces, (B, T, W).
             positions: of each token, (B, T) or (T,): those of an answer begin at `shape.prompt`.
             mask: True where a token (second to last) may look at another one (last), which are
-                those of the cache and then those given. Without one, each looks at all.
+                those of the cache and then those given. Without one, each looks at all. Several
+                are of parts of the tokens, in turn, which see nothing of each other nor of a cache.
             cache: what was read before; it takes in what is read now.
         """
         rows, count, _ = tokens.shape

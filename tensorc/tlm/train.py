@@ -329,7 +329,7 @@ class Training:
 def losses(model: Model, found: Batch, reading: Any = None) -> tuple[Tensor, Tensor]:
     """The losses of the decisions and of the value head; `reading` is what is called in place of
     the model."""
-    hidden = (reading or model)(found.tokens, found.positions, found.mask).flatten(0, 1)
+    hidden = (reading or model)(found.tokens, found.positions, found.masks).flatten(0, 1)
     slow = slow_loss(model, hidden[found.ends], found.slow, torch.ones_like(found.slow))
     return decision_loss(model, hidden, found.decisions), slow
 
