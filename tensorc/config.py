@@ -19,6 +19,9 @@ database         TENSORC_DATABASE         records of measurements that `compile`
 tlm_network      TENSORC_TLM_NETWORK      what runs the language model: "native" is of kernels that
                                           tensorc compiles, "torch" of PyTorch; torch where it is
                                           installed
+scheduler        TENSORC_SCHEDULER        who schedules the tasks of a network when it is compiled
+                                          and names nobody: "rules", "tlm" (the language model) or
+                                          "none"; `DEFAULT_SCHEDULER` of this module
 ===============  =======================  =======================================================
 
 A value that a setting refuses raises `ArgumentError`, which names the setting or the variable.
@@ -28,7 +31,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -39,7 +42,16 @@ from typing import TYPE_CHECKING
 
 from tensorc.errors import ArgumentError
 
-__all__ = ["cache_dir", "data_dir", "database", "num_threads", "scope", "tlm_network", "verify"]
+__all__ = [
+    "cache_dir",
+    "data_dir",
+    "database",
+    "num_threads",
+    "scheduler",
+    "scope",
+    "tlm_network",
+    "verify",
+]
 
 if TYPE_CHECKING:
     num_threads: int
@@ -48,6 +60,7 @@ if TYPE_CHECKING:
     verify: bool
     database: Path | None
     tlm_network: str
+    scheduler: str
 
 MAX_THREADS = 4096
 SWITCH_WORDS = {
@@ -61,6 +74,8 @@ SWITCH_WORDS = {
     "off": False,
 }
 NETWORKS = ("native", "torch")
+SCHEDULERS = ("rules", "tlm", "none")
+DEFAULT_SCHEDULER = "rules"
 _NO_OVERRIDES: Mapping[str, object] = MappingProxyType({})
 # Scopes belong to a thread or an asyncio task, so that one test or request cannot disturb another.
 _scoped: ContextVar[Mapping[str, object]] = ContextVar("tensorc.config", default=_NO_OVERRIDES)
@@ -180,9 +195,17 @@ def _parse_switch(value: object) -> bool:
 
 
 def _parse_network(value: object) -> str:
-    if isinstance(value, str) and value.strip().lower() in NETWORKS:
+    return _parse_word(value, NETWORKS)
+
+
+def _parse_scheduler(value: object) -> str:
+    return _parse_word(value, SCHEDULERS)
+
+
+def _parse_word(value: object, words: Sequence[str]) -> str:
+    if isinstance(value, str) and value.strip().lower() in words:
         return value.strip().lower()
-    raise ValueError(f"expected one of {', '.join(NETWORKS)}")
+    raise ValueError(f"expected one of {', '.join(words)}")
 
 
 def _network_here() -> str:
@@ -199,6 +222,9 @@ class _ConfigModule(ModuleType):
     verify = _Setting("verify", "TENSORC_VERIFY", _parse_switch, lambda: False)
     database = _Setting("database", "TENSORC_DATABASE", _parse_database, lambda: None)
     tlm_network = _Setting("tlm_network", "TENSORC_TLM_NETWORK", _parse_network, _network_here)
+    scheduler = _Setting(
+        "scheduler", "TENSORC_SCHEDULER", _parse_scheduler, lambda: DEFAULT_SCHEDULER
+    )
 
     def __dir__(self) -> list[str]:
         return __all__

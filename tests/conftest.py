@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,8 @@ settings.register_profile("dev", settings(max_examples=50, **_COMMON))
 settings.register_profile("ci", settings(max_examples=100, derandomize=True, **_COMMON))
 settings.register_profile("nightly", settings(max_examples=10_000, **_COMMON))
 settings.load_profile("dev")
+# Whatever the default is: what a test of the language model is not about, that model costs time.
+os.environ["TENSORC_SCHEDULER"] = "rules"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,13 +15,14 @@ from tensorc.errors import ArgumentError
 
 @pytest.fixture(autouse=True)
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NUM_THREADS", "CACHE_DIR", "DATA_DIR", "VERIFY"):
+    for name in ("NUM_THREADS", "CACHE_DIR", "DATA_DIR", "VERIFY", "SCHEDULER"):
         monkeypatch.delenv(f"TENSORC_{name}", raising=False)
 
 
 def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.num_threads >= 1
     assert config.verify is False
+    assert config.scheduler == config.DEFAULT_SCHEDULER
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert config.cache_dir == Path("/somewhere/tensorc")

@@ -48,8 +48,10 @@ def compile(
             ONNX model, arrays in the order of its inputs, whose shapes decide the dimensions that
             the model leaves open; an input on whose value a shape depends is fixed to its example.
         target: the machine to compile for.
-        scheduler: "default" (the rule-based one), "tlm" (the language model), "none" (plain nests),
-            or a function from a `Func` to a `Schedule`.
+        scheduler: "rules" (the rule-based one), "tlm" (the language model), "none" (plain nests),
+            or a function from a `Func` to a `Schedule`. "default" is what `config.scheduler` says;
+            where that is the model, the rules take what it cannot write, which is all without
+            weights, with one `UnwrittenWarning`. Schedules of `config.database` come first.
         example_keywords: the same by name.
         backend: runs the tasks in place of compiled code, e.g. `backend.interpreted`, which checks
             every access and takes a second for what compiled code does in a microsecond.
@@ -62,6 +64,7 @@ def compile(
         ArgumentError: an argument is not what it should be; a file is not whole.
         UnsupportedNetworkError: operators, dtypes or shapes that are not supported, all at once.
         DeviceError: the device cannot be had, or the weights do not fit on it.
+        WeightsError: the scheduler is "tlm", and its weights cannot be used.
         TargetError, CompileError, LimitError: as `build`.
     """
     machine = Target.parse(target)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import warnings
 
+from tensorc import config
 from tensorc.codegen.pipeline import Options
 from tensorc.errors import ArgumentError, LimitError, ScheduleError
 from tensorc.graph.device_executor import DeviceExecutor
 from tensorc.graph.graph import Graph
-from tensorc.graph.kernels import Scheduler, UnscheduledWarning
+from tensorc.graph.kernels import (
+    DEFAULT,
+    NONE,
+    RULES,
+    Scheduler,
+    UnscheduledWarning,
+    check_scheduler,
+)
 from tensorc.graph.tasks import Partition
 from tensorc.ir.nodes import Func
 from tensorc.ir.words import kind_of
@@ -25,7 +33,8 @@ class Place:
     Args:
         target: a cuda target.
         device: "emulated", "cupy", or a device.
-        scheduler: "default", "none", or a function from a `Func` to a `Schedule`.
+        scheduler: "rules", "none", "default" (`config.scheduler`, with the rules in place of the
+            language model, which knows no devices), or a function from a `Func` to a `Schedule`.
         capture: whether launches are captured in a graph; None: except on an emulated device.
 
     Raises:
@@ -40,9 +49,7 @@ class Place:
         scheduler: str | Scheduler,
         capture: bool | None,
     ) -> None:
-        if not callable(scheduler) and scheduler not in ("default", "none"):
-            legal = "default, none, or a function from a Func to a Schedule"
-            raise ArgumentError("scheduler", f"there is no scheduler {scheduler!r}; legal: {legal}")
+        check_scheduler(scheduler, (DEFAULT, RULES, NONE))
         if capture not in (None, False, True):
             raise ArgumentError("capture", f"expected True, False or None, got {capture!r:.80}")
         self.target, self.scheduler = target, scheduler
@@ -74,7 +81,7 @@ def scheduled(func: Func, target: Target, scheduler: str | Scheduler) -> Func:
             reason = f"it gave {kind_of(made)}; needed a Schedule or a Func"
             raise ArgumentError("scheduler", reason)
         return nest
-    if scheduler == "default":
+    if (config.scheduler if scheduler == DEFAULT else scheduler) != NONE:
         try:
             return default_schedule(func, target).func
         except (ScheduleError, LimitError) as error:

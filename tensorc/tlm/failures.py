@@ -19,7 +19,7 @@ class LengthError(TensorcError):
         self.what, self.tokens, self.limit = what, tokens, limit
         super().__init__(
             f"the {what} has {tokens} tokens and the model reads {limit}; "
-            'use scheduler="default", or split the task'
+            'use scheduler="rules", or split the task'
         )
 
 
@@ -46,5 +46,10 @@ def library(name: str, argument: str = "scheduler") -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        reason = f"{error.name} is not installed, which the language model needs"
-        raise ArgumentError(argument, f"{reason}: pip install 'tensorc[tlm]'") from None
+        raise missing(error.name or name, argument) from None
+
+
+def missing(name: str, argument: str = "scheduler") -> ArgumentError:
+    """The error that a library is not installed."""
+    reason = f"{name} is not installed, which the language model needs"
+    return ArgumentError(argument, f"{reason}: pip install 'tensorc[tlm]'")

@@ -8,16 +8,19 @@ import os
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensorc import config
+from tensorc.errors import ArgumentError, LimitError, ScheduleError
 from tensorc.ir.nodes import Func
 from tensorc.schedule.schedule import Schedule
 from tensorc.space.default import default_schedule
 from tensorc.space.space import Space
 from tensorc.target import Target
-from tensorc.tlm.failures import LengthError, VocabularyError, WeightsError
+from tensorc.tlm import shipped
+from tensorc.tlm.failures import LengthError, VocabularyError, WeightsError, missing
 from tensorc.tlm.sentence import prompt
 from tensorc.tlm.vocabulary import vocabulary
 
@@ -28,8 +31,13 @@ VARIABLE = "TENSORC_TLM"
 """The environment variable that names the file of weights."""
 
 
+REFUSALS = (ArgumentError, LengthError, VocabularyError, ScheduleError, LimitError)
+"""Why a task cannot be written: it is none, too long, or beyond the language; or a step that was
+written is refused."""
+
+
 class UnwrittenWarning(UserWarning):
-    """The model cannot be used for a task, which the rule-based scheduler takes."""
+    """The model cannot be used for some tasks, which the rule-based scheduler takes."""
 
 
 def scheduler(
@@ -45,7 +53,7 @@ def scheduler(
 
     Args:
         target: the machine that code is made for.
-        weights: the file; by default the one that `TENSORC_TLM` names, or that of this machine.
+        weights: the file; by default as `place` says.
         threads: that the tasks run on; `config.num_threads` by default.
         count: sentences that are written for one that is taken, 16 by default; with 1 each
             decision is the likeliest.
@@ -59,7 +67,12 @@ def scheduler(
     writer = opened(weights)
 
     def scheduled(func: Func) -> Schedule:
-        return written(writer, func, machine, threads, count)
+        try:
+            return written(writer, func, machine, threads, count)
+        except REFUSALS as error:
+            message = f"the task {func.name} is scheduled by rules: {error}"
+            warnings.warn(message, UnwrittenWarning, stacklevel=2)
+        return default_schedule(func, machine)
 
     return scheduled
 
@@ -71,38 +84,46 @@ def written(
     threads: int | None = None,
     count: int | None = None,
 ) -> Schedule:
-    """The schedule of one task, see `scheduler`."""
+    """The schedule of one task, see `scheduler`. Raises one of `REFUSALS`."""
     from tensorc.tlm.decode import COUNT
 
-    try:
-        if target.kind != "cpu":
-            raise VocabularyError(f"the language describes CPUs, not {target.describe()}")
-        space = Space(func, target)
-        read = prompt(func, target, config.num_threads if threads is None else threads)
-        found = writer.best(space, read, COUNT if count is None else count)
-        schedule = Schedule(func, target)
-        schedule.replay(found.sentence.steps)
-    except (LengthError, VocabularyError) as error:
-        message = f"the task {func.name} is scheduled by rules: {error}"
-        warnings.warn(message, UnwrittenWarning, stacklevel=3)
-        return default_schedule(func, target)
+    if target.kind != "cpu":
+        raise VocabularyError(f"the language describes CPUs, not {target.describe()}")
+    space = Space(func, target)
+    read = prompt(func, target, config.num_threads if threads is None else threads)
+    found = writer.best(space, read, COUNT if count is None else count)
+    schedule = Schedule(func, target)
+    schedule.replay(found.sentence.steps)
     return schedule
 
 
 def named(func: Func, target: Target) -> Schedule:
-    """The schedule of the scheduler that is called "tlm". Raises as `scheduler`."""
+    """The schedule of the scheduler that is called "tlm".
+
+    Raises:
+        WeightsError: as `scheduler`.
+        TensorcError: one of `REFUSALS`.
+    """
     return written(opened(), func, target)
 
 
 def digest() -> str:
-    """SHA-256 of the weights that "tlm" uses: schedules that are kept are of these. Raises as
-    `scheduler`."""
+    """SHA-256 of the weights that "tlm" uses: schedules that are kept are of these. They are whole
+    and of this vocabulary; nothing is loaded that runs them.
+
+    Raises:
+        ArgumentError, WeightsError: as `scheduler`.
+    """
+    if config.tlm_network == "torch":
+        for name in ("torch", "safetensors"):
+            if find_spec(name) is None:
+                raise missing(name)
     return _digest(*_stamp(place()))
 
 
 def place(weights: str | os.PathLike[str] | None = None) -> Path:
     """The file of weights: the one given, or what `TENSORC_TLM` names, or those that were adapted
-    to this machine.
+    to this machine, or those that the package comes with.
 
     Raises:
         WeightsError: there are none of these.
@@ -110,11 +131,11 @@ def place(weights: str | os.PathLike[str] | None = None) -> Path:
     found = weights or os.environ.get(VARIABLE)
     if found:
         return Path(found)
-    own = adapted()
-    if not own.exists():
-        reason = f"there are no weights: set {VARIABLE} to a file that `tensorc train` made"
-        raise WeightsError("weights", reason)
-    return own
+    for own in (adapted(), shipped.weights()):
+        if own.exists():
+            return own
+    reason = f"there are no weights: set {VARIABLE} to a file that `tensorc train` made"
+    raise WeightsError("weights", reason)
 
 
 def adapted() -> Path:
@@ -152,4 +173,6 @@ def _opened(path: str, changed: int, size: int, network: str) -> Writer:
 @lru_cache(maxsize=2)
 def _digest(path: str, changed: int, size: int) -> str:
     del changed, size
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    from tensorc.tlm.weights import checked
+
+    return checked(path)

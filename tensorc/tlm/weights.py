@@ -40,15 +40,31 @@ class Weights:
 
 
 def save(
-    model: Model, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None
+    model: Model,
+    path: str | os.PathLike[str],
+    provenance: Mapping[str, Any] | None = None,
+    *,
+    half: bool = False,
 ) -> None:
     """Write weights; an existing file is replaced as a whole.
 
+    Args:
+        model: whose weights they are.
+        path: the file.
+        provenance: where they are from.
+        half: in half precision, see `tensorc.tlm.shipped`.
+
     Raises:
-        ArgumentError: safetensors is not installed.
+        ArgumentError: safetensors is not installed; a weight is beyond half precision.
         DataError: the file cannot be written.
     """
-    replace_file(Path(path), packed(dict(model.state_dict()), model.shape, provenance or {}))
+    tensors = dict(model.state_dict())
+    if half:
+        tensors = {name: tensor.half() for name, tensor in tensors.items()}
+        for name, tensor in tensors.items():
+            if not tensor.isfinite().all():
+                raise ArgumentError("half", f"{name} has weights of 65520 or more, or none at all")
+    replace_file(Path(path), packed(tensors, model.shape, provenance or {}))
 
 
 def packed(
@@ -100,6 +116,20 @@ def load_native(path: str | os.PathLike[str]) -> Network:
 
     _, kept, tensors = unpacked(path, plain)
     return _network(str(path), kept, lambda shape: Native(shape, tensors))
+
+
+def checked(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file whose weights are those of a network; none is made, and neither torch nor
+    safetensors is needed.
+
+    Raises:
+        WeightsError: as `load`.
+    """
+    from tensorc.tlm.native import check
+
+    data, kept, tensors = unpacked(path, plain)
+    _network(str(path), kept, lambda shape: check(shape, tensors))
+    return hashlib.sha256(data).hexdigest()
 
 
 def _network(path: str, kept: Mapping[str, str], made: Callable[[Shape], T]) -> T:

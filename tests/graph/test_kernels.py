@@ -64,8 +64,8 @@ def test_a_second_compilation_schedules_nothing(cache, monkeypatch):
         asked.append(func.name)
         return original(func, target)
 
-    original = kernels._NAMED["default"]
-    monkeypatch.setitem(kernels._NAMED, "default", counting)
+    original = kernels._NAMED["rules"]
+    monkeypatch.setitem(kernels._NAMED, "rules", counting)
     with config.scope(num_threads=1):
         assert_right(graph, parts, build_kernels(funcs_of(parts), HOST))
         assert len(asked) == 3
@@ -77,9 +77,9 @@ def test_helpers_compile_what_this_process_then_finds(cache):
     graph, parts = perceptron(layers=4)
     store = cache_in(cache / "schedules")
     with config.scope(num_threads=2):
-        kernels._compile_aside(funcs_of(parts), HOST, "default")
+        kernels._compile_aside(funcs_of(parts), HOST, "rules")
     for func in funcs_of(parts):
-        assert store.get(kernels._key(func, HOST, "default")) is not None
+        assert store.get(kernels._key(func, HOST, "rules")) is not None
     assert_right(graph, parts, build_kernels(funcs_of(parts), HOST))
 
 
@@ -93,7 +93,7 @@ def test_a_helper_that_dies_costs_only_time(cache, monkeypatch):
 def test_a_damaged_schedule_is_made_anew(cache):
     graph, parts = perceptron(layers=1)
     func = parts.tasks[0].func
-    cache_in(cache / "schedules").put(kernels._key(func, HOST, "default"), b'["def nonsense"]')
+    cache_in(cache / "schedules").put(kernels._key(func, HOST, "rules"), b'["def nonsense"]')
     with pytest.warns(CacheWarning, match="damaged"):
         made = build_kernels([func], HOST)
     assert_right(graph, parts, made)
@@ -157,3 +157,18 @@ def test_what_is_no_scheduler_is_refused(cache):
         build_kernels(funcs_of(parts), HOST, "fast")
     with pytest.raises(ArgumentError, match="it gave an int"):
         build_kernels(funcs_of(parts), HOST, lambda func: 3)
+    with pytest.raises(ArgumentError, match="legal: default, rules, tlm, none, or a function"):
+        build_kernels((), HOST, "best")
+
+
+def test_the_default_is_a_setting(cache):
+    """What it means is one constant."""
+    _, parts = perceptron(layers=1)
+    (func,) = funcs_of(parts)
+    (ruled,) = build_kernels([func], HOST, "rules")
+    assert ruled.module.func != func
+    for name, wanted in (("rules", ruled.module.func), ("none", func)):
+        with config.scope(scheduler=name):
+            (kernel,) = build_kernels([func], HOST)
+        assert kernel.module.func == wanted
+    assert config.DEFAULT_SCHEDULER in config.SCHEDULERS

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tensorc.tlm import shipped
+
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
@@ -20,5 +22,7 @@ def one_thread() -> Iterator[None]:
 def no_weights_of_the_user(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights that were adapted to this machine are not those of a test."""
-    monkeypatch.setenv("TENSORC_DATA_DIR", str(tmp_path_factory.getbasetemp() / "data"))
+    """Weights that were adapted to this machine are not those of a test, nor are shipped ones."""
+    nowhere = tmp_path_factory.getbasetemp() / "data"
+    monkeypatch.setenv("TENSORC_DATA_DIR", str(nowhere))
+    monkeypatch.setattr(shipped, "weights", lambda: nowhere / shipped.WEIGHTS)

@@ -216,7 +216,7 @@ DAMAGES = {
 @pytest.mark.parametrize(("damage", "words"), DAMAGES.values(), ids=DAMAGES)
 def test_both_refuse_alike(file: Path, damage, words: str) -> None:
     damage(file)
-    for load in (weights.load, weights.load_native):
+    for load in (weights.load, weights.load_native, weights.checked):
         with pytest.raises(WeightsError, match=f"(?s){words}"):
             load(file)
 
