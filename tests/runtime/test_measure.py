@@ -109,6 +109,15 @@ def test_slow_ones_are_raced_out(measurer: LocalMeasurer) -> None:
     assert against[0].outcome is Outcome.RACED_OUT
 
 
+def test_nobody_waits_long_for_what_is_far_slower(measurer: LocalMeasurer) -> None:
+    with limited(measurer, race=2.0):
+        (endless,) = measurer.measure([candidate("endless")], incumbent=1e-3)
+    assert (endless.outcome, endless.reason) == (
+        Outcome.RUN_TIMEOUT,
+        "its run was ended after 2.1 s",
+    )
+
+
 def test_finalists_are_timed_in_turns(measurer: LocalMeasurer) -> None:
     ways = ("plain", "slow", "wrong", "good", "refused")
     standings = measurer.compare([candidate(way) for way in ways], rounds=5)

@@ -82,7 +82,8 @@ class Limits:
 
     Attributes:
         build_seconds: applying its steps and compiling it.
-        run_seconds: all its runs together, once the machine is quiet.
+        run_seconds: all its runs together, once the machine is quiet; less where a far faster
+            candidate is known, see `race`.
         reference_seconds: computing the expected results of its task, once for each task.
         quiet_seconds: waiting for the machine to be quiet.
         memory_bytes: what a process may take beyond what it has after its start; a task whose
@@ -90,7 +91,8 @@ class Limits:
         samples: at most so many times are taken, and at least `least_samples`.
         sample_seconds: no more times are taken after so many seconds of runs.
         race: a candidate is stopped when the best of its first few runs is so many times slower
-            than the best known one; infinity for never.
+            than the best known one, or when all of them take 2 s and 50 such times; infinity for
+            never.
     """
 
     build_seconds: float = 15.0

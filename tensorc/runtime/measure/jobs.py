@@ -11,6 +11,11 @@ from tensorc.runtime.measure.candidate import Candidate, Limits
 from tensorc.runtime.measure.record import Outcome
 from tensorc.target import Target
 
+LEAST_SECONDS = 2.0
+"""For loading code and filling arrays, beside runs."""
+FEW_RUNS = 50
+"""More than a candidate has before it is raced out, even if each is twice as slow as it may be."""
+
 
 @dataclass(frozen=True, slots=True)
 class Build:
@@ -50,6 +55,13 @@ class Run:
     threads: int
     limits: Limits
     incumbent: float
+
+    @property
+    def seconds(self) -> float:
+        """What all its runs may take. Whoever would be raced out needs few, so that there is no
+        use in waiting long for one that is far slower than the best."""
+        raced = FEW_RUNS * self.limits.race * self.incumbent
+        return min(self.limits.run_seconds, LEAST_SECONDS + raced)
 
 
 @dataclass(frozen=True, slots=True)
