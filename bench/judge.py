@@ -27,7 +27,9 @@ A picked schedule is checked, built and compared with the reference like any oth
 is wrong, fails or cannot be written stays in the tables; `bench.verdict` says as what it counts.
 On n threads the target has n cores, as that of the records that the model learned from.
 
-A file of `--given NAME:THREADS=FILE` is a JSON object from names of tasks to median seconds.
+A file of `--given NAME:THREADS=FILE` is a JSON object from names of tasks to median seconds, or to
+these and those of the rules' schedule that was timed beside, in turns: [SECONDS, SECONDS].
+`python -m bench.tvm_tasks seconds` makes one.
 """
 
 from __future__ import annotations
@@ -175,18 +177,29 @@ def _parts(text: str) -> tuple[str, ...]:
     return names
 
 
-def _given(text: str) -> tuple[tuple[str, int], Mapping[str, float]]:
+def _given(text: str) -> tuple[tuple[str, int], Mapping[str, verdict.Given]]:
     found = re.fullmatch(r"([a-z_0-9]+):([0-9]+)=(.+)", text)
     if found is None:
         raise argparse.ArgumentTypeError(f"got {text!r}; needed NAME:THREADS=FILE")
     name, threads, file = found.groups()
+    if name in (RULES, MODEL, ROLLER, PUBLISHED, verdict.KNOWN) or COUNT.fullmatch(name):
+        raise argparse.ArgumentTypeError(f"{name} is a column that is measured; take another name")
     try:
         read = json.loads(Path(file).read_text(encoding="utf-8"))
-        seconds = {str(task): float(time) for task, time in read.items()}
+        seconds = {str(task): _timed(value) for task, value in read.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         reason = f"{file} holds no object from tasks to seconds: {error}"
         raise argparse.ArgumentTypeError(reason) from None
     return (name, int(threads)), seconds
+
+
+def _timed(value: Any) -> verdict.Given:
+    """Raises ValueError or TypeError for what are no seconds."""
+    seconds, rules = value if isinstance(value, list) else (value, None)
+    found = float(seconds), None if rules is None else float(rules)
+    if not all(time > 0.0 for time in found if time is not None):
+        raise ValueError(f"{value} are no seconds")
+    return found
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.verdict import KNOWN, MODEL, RULES, Case
+from bench.verdict import KNOWN, MODEL, RULES, Case, Given
 from tensorc.errors import TensorcError
 from tensorc.runtime.measure.candidate import Candidate, Measurer
 from tensorc.runtime.measure.failures import MeasureError, RecordsError
@@ -109,7 +109,7 @@ class Wanted:
     target: str = "cpu"
     rounds: int = ROUNDS
     digest: str = ""
-    given: Mapping[tuple[str, int], Mapping[str, float]] = field(default_factory=dict)
+    given: Mapping[tuple[str, int], Mapping[str, Given]] = field(default_factory=dict)
 
     def of(self, task: KnownTask, threads: int) -> list[str]:
         """The columns that a task has on so many threads, that of the rules first."""

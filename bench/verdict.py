@@ -16,7 +16,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,8 @@ CLOSED: Mapping[tuple[str, str], float] = {
 }
 """Shares of the gap that are wanted to be closed."""
 
-Samples = tuple[float, ...]
+Samples: TypeAlias = tuple[float, ...]
+Given: TypeAlias = tuple[float, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Case:
         task: its name, and `held` why it is not trained on.
         times: of each column and seed the samples in seconds, round by round; none where the result
             is not right. What no seed changes has seed 0 alone.
-        given: seconds of columns that were timed elsewhere.
+        given: seconds of columns that were timed elsewhere, and those of the rules' schedule there,
+            with which they are scaled, if it was timed beside them.
         notes: of columns and seeds of which something is to be said.
     """
 
@@ -71,7 +73,7 @@ class Case:
     threads: int
     compute_bound: bool
     times: Mapping[str, Mapping[int, Samples]]
-    given: Mapping[str, float]
+    given: Mapping[str, Given]
     notes: Mapping[str, str]
 
     @property
@@ -116,7 +118,8 @@ class Case:
     def seconds(self, column: str, seed: int) -> float:
         """What counts for a column; see the module."""
         if column in self.given:
-            return self.given[column]
+            seconds, rules = self.given[column]
+            return seconds if rules is None else seconds * self.rules / rules
         samples = self.samples(column, seed)
         if samples:
             return statistics.median(samples)

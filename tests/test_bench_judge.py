@@ -208,10 +208,12 @@ def test_rules_that_fail_and_tasks_of_which_nothing_is_right() -> None:
     assert math.isnan(verdict.ratios(cases[0])[1].low)
 
 
-def test_what_was_timed_elsewhere_is_a_column() -> None:
-    case = replace(case_of("a", default=4.0, tlm=2.0), given={"meta64": 3.0})
+@pytest.mark.parametrize(("beside", "mean"), [(None, 1.5), (2.0, 3.0)])
+def test_what_was_timed_elsewhere_is_a_column(beside: float | None, mean: float) -> None:
+    case = replace(case_of("a", default=4.0, tlm=2.0), given={"meta64": (3.0, beside)})
     row = next(row for row in verdict.speeds([case]) if row.by == "meta64")
-    assert (row.mean, row.wanted) == (pytest.approx(1.5), 1.5 if row.part == verdict.EXTENTS else 0)
+    assert (row.part, row.wanted) == (verdict.EXTENTS, 1.5)
+    assert row.mean == pytest.approx(mean)
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=4, max_size=4), st.floats(0.1, 10.0))
@@ -337,6 +339,7 @@ def test_a_stop_leaves_the_tables_of_what_there_is(
         (["--columns", "lucky"], "legal here: default, tlm, tlm<N>"),
         (["--given", "meta64=x"], "needed NAME:THREADS=FILE"),
         (["--given", "meta64:1=nowhere.json"], "holds no object from tasks to seconds"),
+        (["--given", "search64:1=x"], "search64 is a column that is measured"),
         (["--parts", "all"], "legal here: task, network"),
         (["--records", "r", "--weights", "nowhere", "--threads", "1"], "cannot be read"),
         (["--records", "r", "--columns", "search2", "--only", "none"], "has no 'none'"),
