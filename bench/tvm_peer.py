@@ -44,26 +44,21 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from bench import harness
 
 # isort: split
 import numpy as np
 
-from bench.tvm_record import Tuned
+from bench.tvm_pipe import Kernel, sampler, served, turns
+from bench.tvm_record import Plan, Tuned
 
 MOST_ERROR = 1e-3
-READY = "ready"
-
-Sampler = Callable[[int], float]
-"""Seconds of one call, from so many calls in a row behind one that is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,44 +81,6 @@ class Row:
     tvm_error: float
 
 
-# Turns -------------------------------------------------------------------------------------------
-
-
-def sampler(run: Callable[[], object], *, processor: bool = False) -> Sampler:
-    """By the clock, or by this thread's time on the processor."""
-    clock = time.thread_time if processor else time.perf_counter
-
-    def sample(calls: int) -> float:
-        run()
-        start = clock()
-        for _ in range(calls):
-            run()
-        return (clock() - start) / calls
-
-    return sample
-
-
-def turns(samplers: Mapping[str, Sampler], rounds: int, rest: float) -> dict[str, list[float]]:
-    """The samples of each, taken in turns; every round starts with another one."""
-    calls = {name: _calls(sample) for name, sample in samplers.items()}
-    samples: dict[str, list[float]] = {name: [] for name in samplers}
-    order = list(samplers)
-    for _ in range(rounds):
-        for name in order:
-            time.sleep(rest)
-            samples[name].append(samplers[name](calls[name]))
-        order.append(order.pop(0))
-    return samples
-
-
-def _calls(sample: Sampler) -> int:
-    """How many calls take the seconds of a sample, at least one."""
-    calls = 1
-    while (seconds := sample(calls) * calls) < harness.SAMPLE_SECONDS / 2:
-        calls *= 2
-    return max(1, round(calls * harness.SAMPLE_SECONDS / seconds))
-
-
 # TVM's side --------------------------------------------------------------------------------------
 
 
@@ -131,94 +88,43 @@ def tune(options: argparse.Namespace) -> int:
     """Each workload in a process of its own: what TVM's code does to one ends there."""
     from bench import tvm_side
 
-    names = _known(options.only, tvm_side.TASKS)
+    names = known(options.only, tvm_side.TASKS)
     if options.child:
         (name,) = names
-        cpu = options.cpu or tvm_side.host()
-        folder = options.work / name
-        tvm_side.tune(
-            name, folder, options.trials, cpu, options.cores, options.seed,
-            processor=options.processor_time,
-        )  # fmt: skip
+        cores = options.cores or os.cpu_count() or 1
+        plan = Plan(options.trials, options.cpu, cores, options.seed, options.processor_time)
+        tvm_side.tune(tvm_side.workload(name), options.work / name, plan)
         return 0
-    failed = []
-    for name in names:
-        command = [sys.executable, "-m", "bench.tvm_peer", *sys.argv[1:], "--child", "--only", name]
-        environment = {**os.environ, "TVM_NUM_THREADS": str(options.threads)}
-        print(f"# {name}", flush=True)
-        done = subprocess.run(command, env=environment, check=False)
-        tuned = Tuned.load(options.work / name)
-        if done.returncode or tuned is None:
-            failed.append(name)
-            print(f"# {name} failed with exit code {done.returncode}", flush=True)
-        else:
-            print(f"# {name}: {tuned.records} records, {tuned.seconds:.0f} s", flush=True)
+    return report_failed(
+        name
+        for name in names
+        if not apart("bench.tvm_peer", name, options.work / name, options.threads)
+    )
+
+
+def apart(program: str, name: str, folder: Path, threads: int) -> bool:
+    """Whether one tuning ended well.
+
+    It has a process of its own, with which all ends that TVM's code does to it: `program` with the
+    options of this one, `--child`, and the name alone.
+    """
+    command = [sys.executable, "-m", program, *sys.argv[1:], "--child", "--only", name,
+               "--threads", str(threads)]  # fmt: skip
+    print(f"# {name}", flush=True)
+    environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, env=environment, check=False)
+    tuned = Tuned.load(folder)
+    if done.returncode or tuned is None:
+        print(f"# {name} failed with exit code {done.returncode}", flush=True)
+        return False
+    print(f"# {name}: {tuned.records} records, {tuned.seconds:.0f} s", flush=True)
+    return True
+
+
+def report_failed(names: Iterable[str]) -> int:
+    failed = list(names)
     print(f"# failed: {', '.join(failed) or 'none'}", flush=True)
     return 1 if failed else 0
-
-
-def serve(options: argparse.Namespace) -> int:
-    """TVM's end of the pipe: a result in a file, then for each line, a number of calls, seconds."""
-    with os.fdopen(os.dup(1), "w", buffering=1) as answers:
-        os.dup2(2, 1)  # what TVM prints is no answer
-        from bench import tvm_side
-
-        with np.load(options.inputs) as stored:
-            inputs = [stored[name] for name in stored.files]
-        run, result = tvm_side.kernel(options.name, options.work / options.name, inputs)
-        run()
-        np.save(options.result, result.numpy())
-        sample = sampler(run, processor=options.processor_time)
-        print(READY, file=answers)
-        for line in sys.stdin:
-            print(sample(int(line)), file=answers)
-    return 0
-
-
-@contextmanager
-def served(
-    name: str,
-    work: Path,
-    python: str,
-    threads: int,
-    inputs: Sequence[np.ndarray],
-    *,
-    processor: bool = False,
-) -> Iterator[tuple[Sampler, np.ndarray]]:
-    """A process of TVM's that holds the kernel of a workload: its sampler and its result.
-
-    Raises:
-        RuntimeError: the process ended; it said why.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        files = [str(Path(folder) / file) for file in ("inputs.npz", "result.npy")]
-        np.savez(files[0], *inputs)
-        command = [python, "-m", "bench.tvm_peer", "serve", name, "--work", str(work),
-                   "--inputs", files[0], "--result", files[1],
-                   *(["--processor-time"] if processor else [])]  # fmt: skip
-        environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
-        with subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            _answer(name, process.stdout)
-            yield _remote(name, process.stdin, process.stdout), np.load(files[1])
-
-
-def _remote(name: str, questions: TextIO, answers: TextIO) -> Sampler:
-    def sample(calls: int) -> float:
-        print(calls, file=questions, flush=True)
-        return float(_answer(name, answers))
-
-    return sample
-
-
-def _answer(name: str, answers: TextIO) -> str:
-    line = answers.readline()
-    if not line:
-        raise RuntimeError(f"TVM's process for {name} ended before it answered")
-    return line.strip()
 
 
 # Our side ----------------------------------------------------------------------------------------
@@ -228,7 +134,7 @@ def compare(options: argparse.Namespace) -> int:
     from bench import workloads
     from bench.compare import heading
 
-    names = _known(options.only, workloads.WORKLOADS)
+    names = known(options.only, workloads.WORKLOADS)
     tuned = {name: Tuned.load(options.work / name) for name in names}
     if missing := [name for name, one in tuned.items() if one is None]:
         raise SystemExit(f"not tuned in {options.work}: {', '.join(missing)}; run `tune` first")
@@ -254,7 +160,7 @@ def search(options: argparse.Namespace) -> int:
     from tensorc.search.together import Part, tune_together
     from tensorc.target import Target
 
-    names = _known(options.only, workloads.WORKLOADS)
+    names = known(options.only, workloads.WORKLOADS)
     options.records.mkdir(parents=True, exist_ok=True)
     target = Target.parse("cpu")
     with measurer() as machine:
@@ -290,13 +196,14 @@ def measure(name: str, threads: int, tuned: Tuned, options: argparse.Namespace) 
     module = work.module.eval()
     inputs = [tensor.detach().numpy() for tensor in (*work.arguments, *module.parameters())]
     python = options.python or tuned.python
+    kernel = Kernel(name, str(options.work / name))
     processor = options.processor_time and threads == 1
     found = None if options.records is None else _records(options.records, name)
     with (
         torch.no_grad(), config.scope(num_threads=threads, database=found),
-        served(name, options.work, python, threads, inputs, processor=processor) as peer,
+        served(kernel, python, threads, inputs, processor=processor) as peer,
     ):  # fmt: skip
-        remote, result = peer
+        remote, (result,) = peer
         double = copy.deepcopy(module).double()
         expected = double(*(argument.double() for argument in work.arguments)).numpy()
         network = compile_network(load(module, work.arguments), Target.parse("cpu"))
@@ -341,14 +248,26 @@ def summary(rows: Sequence[Row]) -> str:
 # Commands ----------------------------------------------------------------------------------------
 
 
-def _known(only: Sequence[str] | None, names: Mapping[str, object]) -> list[str]:
+def known(only: Sequence[str] | None, names: Mapping[str, object]) -> list[str]:
     if wrong := [name for name in only or () if name not in names]:
         raise SystemExit(f"there is no {', '.join(wrong)}; legal here: {', '.join(names)}")
     return list(only or names)
 
 
+def names(text: str) -> list[str]:
+    return text.split(",")
+
+
+def add_tuning(parser: argparse.ArgumentParser) -> None:
+    """The options of a tuning, apart from the number of threads."""
+    parser.add_argument("--trials", type=int, default=64, help="of each")
+    parser.add_argument("--cpu", help="LLVM's name of the processor; this machine's by default")
+    parser.add_argument("--cores", type=int, help="of the target")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+
+
 def arguments() -> argparse.ArgumentParser:
-    split = lambda text: text.split(",")  # noqa: E731
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -359,16 +278,12 @@ def arguments() -> argparse.ArgumentParser:
         "--processor-time", action="store_true", help="on one thread, instead of the clock"
     )
     one = commands.add_parser("tune", parents=[common], help="in TVM's environment")
-    one.add_argument("--only", type=split, metavar="NAME,...")
-    one.add_argument("--trials", type=int, default=64, help="for each workload")
+    one.add_argument("--only", type=names, metavar="NAME,...")
     one.add_argument("--threads", type=int, default=1, help="on which candidates are timed")
-    one.add_argument("--cpu", help="LLVM's name of the processor; this machine's by default")
-    one.add_argument("--cores", type=int, default=os.cpu_count(), help="of the target")
-    one.add_argument("--seed", type=int, default=0)
-    one.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    add_tuning(one)
     one.set_defaults(run=tune)
     one = commands.add_parser("compare", parents=[common], help="in ours")
-    one.add_argument("--only", type=split, metavar="NAME,...")
+    one.add_argument("--only", type=names, metavar="NAME,...")
     one.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     one.add_argument("--repeats", type=int, default=30, help="rounds of timing")
     one.add_argument("--python", help="TVM's interpreter; by default the one that tuned")
@@ -379,15 +294,10 @@ def arguments() -> argparse.ArgumentParser:
     )
     one = commands.add_parser("search", help="our own search of the workloads, in ours")
     one.add_argument("--records", type=Path, required=True, metavar="DIR", help="to go on from")
-    one.add_argument("--only", type=split, metavar="NAME,...")
+    one.add_argument("--only", type=names, metavar="NAME,...")
     one.add_argument("--trials", type=int, default=64, help="for each workload")
     one.add_argument("--seed", type=int, default=0)
     one.set_defaults(run=search)
-    one = commands.add_parser("serve", parents=[common], help="what `compare` starts")
-    one.add_argument("name")
-    one.add_argument("--inputs", type=Path, required=True)
-    one.add_argument("--result", type=Path, required=True)
-    one.set_defaults(run=serve)
     return parser
 
 

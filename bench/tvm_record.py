@@ -1,4 +1,7 @@
-"""What a finished tuning by TVM leaves beside its database; it needs neither TVM nor tensorc."""
+"""What a tuning by TVM is asked for, and what a finished one leaves beside its database.
+
+This needs neither TVM nor tensorc.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,25 @@ from pathlib import Path
 
 PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost")
 FILE = "tuned.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to tune.
+
+    Attributes:
+        trials: how many candidates.
+        cpu: LLVM's name of the processor; this machine's if there is none.
+        cores: of the target.
+        seed: what is drawn comes from it.
+        processor: count a thread's time on the processor instead of the clock.
+    """
+
+    trials: int
+    cpu: str | None
+    cores: int
+    seed: int
+    processor: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What `bench.tvm_peer` does with TVM: the sixteen workloads, their tuning, their kernels.
+"""What `bench.tvm_peer` and `bench.tvm_tasks` do with TVM: tuning, kernels, the sixteen workloads.
 
 This imports TVM and runs in TVM's environment; nothing of tensorc is needed there.
 
@@ -9,25 +9,29 @@ result. GELU is x / (1 + exp(-2z)), the tanh form with one exponential.
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import math
+import operator
 import os
 import statistics
 import sys
 import time
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import te, topi
+from tvm import te, tirx, topi
 from tvm.driver import build
-from tvm.s_tir import meta_schedule
+from tvm.s_tir import SBlockRealize, meta_schedule
+from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-from bench.tvm_record import PACKAGES, Tuned
+from bench.tvm_pipe import Kernel
+from bench.tvm_record import PACKAGES, Plan, Tuned
 
 Nodes = Sequence[te.Tensor]
 
@@ -37,6 +41,12 @@ LIMIT_SECONDS = 600.0
 """Of a build and of a run; on a busy machine TVM's 30 are over while a worker still starts."""
 SAMPLES, SAMPLE_SECONDS = 5, 0.02
 """How often and for how long a candidate is timed by the processor's time."""
+
+PREPROCESSING = "meta_schedule.layout_rewrite_preproc"
+OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
+    tirx.Add: operator.add, tirx.Sub: operator.sub, tirx.Mul: operator.mul,
+    tirx.FloorDiv: operator.floordiv, tirx.FloorMod: operator.mod,
+}  # fmt: skip
 
 # The workloads -----------------------------------------------------------------------------------
 
@@ -180,69 +190,148 @@ def processor_time(
     return [statistics.median(samples)]
 
 
-def tune(
-    name: str, folder: Path, trials: int, cpu: str, cores: int, seed: int, *, processor: bool
-) -> Tuned:
-    """Tunes a workload until its database in `folder` has so many records, or the space ends.
+def tune(function: Any, folder: Path, plan: Plan) -> Tuned:
+    """Tunes a function until its database in `folder` has so many records, or the space ends.
 
     A run that was interrupted goes on behind the records it left; one that was finished with as
-    many trials is not repeated. With `processor`, `processor_time` is what counts.
+    many trials is not repeated.
     """
     before = Tuned.load(folder)
-    if before is not None and before.trials >= trials:
+    if before is not None and before.trials >= plan.trials:
         return before
     skip_foreign_intrinsics()
     folder.mkdir(parents=True, exist_ok=True)
-    done = len(_database(folder))
+    done, cpu = len(_database(folder)), plan.cpu or host()
+    workers = os.cpu_count() or 1
     start = time.perf_counter()
-    if done < trials:
+    if done < plan.trials:
         meta_schedule.tune_tir(
-            _function(name),
-            _target(cpu, cores),
+            function,
+            _target(cpu, plan.cores),
             str(folder),
-            trials - done,
+            plan.trials - done,
             builder=meta_schedule.builder.LocalBuilder(
-                max_workers=cores, timeout_sec=LIMIT_SECONDS, initializer=skip_foreign_intrinsics
+                max_workers=workers, timeout_sec=LIMIT_SECONDS, initializer=skip_foreign_intrinsics
             ),
             runner=meta_schedule.runner.LocalRunner(
-                timeout_sec=LIMIT_SECONDS, f_run_evaluator=processor_time if processor else None
+                timeout_sec=LIMIT_SECONDS,
+                f_run_evaluator=processor_time if plan.processor else None,
             ),
-            num_tuning_cores=cores,
+            num_tuning_cores=workers,
             # Another one behind what is done, lest it draw the same again.
-            seed=seed + done,
+            seed=plan.seed + done,
         )
     seconds = time.perf_counter() - start + (before.seconds if before is not None else 0.0)
     versions = {package: importlib.metadata.version(package) for package in PACKAGES}
     threads = int(os.environ["TVM_NUM_THREADS"])
-    found = Tuned(trials, len(_database(folder)), seconds, cpu, cores, threads, processor, versions,
-                  sys.executable)  # fmt: skip
+    found = Tuned(plan.trials, len(_database(folder)), seconds, cpu, plan.cores, threads,
+                  plan.processor, versions, sys.executable)  # fmt: skip
     found.save(folder)
     return found
 
 
-def kernel(name: str, folder: Path, inputs: Sequence[np.ndarray]) -> tuple[Callable[[], Any], Any]:
-    """A call of the best program in the database on the inputs, and its result, a TVM tensor.
+def kernel(
+    asked: Kernel, inputs: Sequence[np.ndarray]
+) -> tuple[list[Callable[[], Any]], list[Any]]:
+    """Calls of a program on the inputs, one for each copy of the constants, and its results.
+
+    The program is the best of the database, if there is a folder. Constants whose layout it chose
+    are packed. Results are TVM tensors, for the parameters behind the inputs.
 
     Raises:
-        LookupError: there is none.
+        LookupError: there is no program.
     """
     skip_foreign_intrinsics()
+    function = read(Path(asked.program)) if asked.program else workload(asked.name)
+    if asked.folder:
+        module, target = _best(asked.name, Path(asked.folder), function)
+    else:
+        module, target = tvm.IRModule({"main": function}), _target(host(), 1)
+    packed = _packed(module["main"], inputs)
+    module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
+    run = build(module, target=target)["main"]
+    results = [
+        tvm.runtime.empty([int(extent) for extent in buffer.shape], buffer.dtype)
+        for buffer in list(function.params)[len(inputs) :]
+    ]
+    arguments = {
+        n: tvm.runtime.tensor(array) for n, array in enumerate(packed) if n not in asked.constants
+    }
+    calls = []
+    for _ in range(asked.copies):
+        own = arguments | {n: tvm.runtime.tensor(packed[n]) for n in asked.constants}
+        calls.append(functools.partial(run, *(own[n] for n in sorted(own)), *results))
+    return calls, results
+
+
+def workload(name: str) -> Any:
+    """The function of a workload."""
+    return te.create_prim_func(list(TASKS[name]()))
+
+
+def read(program: Path) -> Any:
+    """The function that a text, such as those of `bench.tvm_script`, says."""
+    return tvm.script.from_source(program.read_text())
+
+
+def _best(name: str, folder: Path, function: Any) -> tuple[Any, Any]:
+    """The module of the best record of a function, and its target."""
     tuned = Tuned.load(folder)
     if tuned is None:
         raise LookupError(f"{folder} holds no finished tuning of {name}")
     target = _target(tuned.cpu, tuned.cores)
-    schedule = meta_schedule.tir_integration.compile_tir(_database(folder), _function(name), target)
+    schedule = meta_schedule.tir_integration.compile_tir(_database(folder), function, target)
     if schedule is None:
         raise LookupError(f"no program in {folder} is one of {name}")
-    run = build(schedule.mod, target=target)["main"]
-    shape = [int(extent) for extent in TASKS[name]()[-1].shape]
-    result = tvm.runtime.empty(shape, "float32")
-    arguments = [tvm.runtime.tensor(array) for array in inputs]
-    return lambda: run(*arguments, result), result
+    return schedule.mod, target
 
 
-def _function(name: str) -> Any:
-    return te.create_prim_func(list(TASKS[name]()))
+# Layouts -----------------------------------------------------------------------------------------
+
+
+def _packed(function: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The inputs, those that a schedule has in another layout in that one."""
+    packed = list(inputs)
+    names = [parameter.name for parameter in function.params]
+    for block in _preprocessing(function.body):
+        position = names.index(block.reads[0].buffer.name)
+        packed[position] = _pack(block, inputs[position])
+    return packed
+
+
+def _preprocessing(stmt: Any) -> Iterator[Any]:
+    """The blocks that copy a constant into the layout that a schedule chose for it."""
+    if isinstance(stmt, SBlockRealize):
+        if PREPROCESSING in stmt.block.annotations:
+            yield stmt.block
+        else:
+            yield from _preprocessing(stmt.block.body)
+    elif isinstance(stmt, tirx.SeqStmt):
+        for part in stmt.seq:
+            yield from _preprocessing(part)
+    elif isinstance(stmt, tirx.For):
+        yield from _preprocessing(stmt.body)
+
+
+def _pack(block: Any, array: np.ndarray) -> np.ndarray:
+    """What a block that stores packed[f(v)] = array[v] for all v leaves; zero elsewhere."""
+    axes = np.ogrid[tuple(slice(extent) for extent in array.shape)]
+    values = {axis.var: grid for axis, grid in zip(block.iter_vars, axes, strict=True)}
+    places = tuple(_evaluated(index, values) for index in block.body.indices)
+    shape = [int(extent) for extent in block.writes[0].buffer.shape]
+    packed = np.zeros(shape, array.dtype)
+    packed[places] = array
+    return packed
+
+
+def _evaluated(index: Any, values: Mapping[Any, np.ndarray]) -> Any:
+    """An index, for all values of its variables at once."""
+    if isinstance(index, tirx.IntImm):
+        return int(index.value)
+    for kind, combine in OPERATORS.items():
+        if isinstance(index, kind):
+            return combine(_evaluated(index.a, values), _evaluated(index.b, values))
+    return next(grid for axis, grid in values.items() if axis.same_as(index))
 
 
 def _target(cpu: str, cores: int) -> Any:

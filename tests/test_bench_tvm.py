@@ -8,16 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import tvm_peer
+from bench import tvm_peer, tvm_pipe
+from bench.tvm_pipe import Kernel
 from bench.tvm_record import Tuned
 
 # An interpreter that plays TVM's: its result is twice the first input, n calls take n seconds.
 PEER = f"""#!{sys.executable}
-import sys
+import json, sys
 import numpy as np
-options = dict(zip(sys.argv[5::2], sys.argv[6::2]))
+options = dict(zip(sys.argv[3::2], sys.argv[4::2]))
+assert json.loads(options["--kernel"])["name"] == "mm128"
 with np.load(options["--inputs"]) as inputs:
-    np.save(options["--result"], 2 * inputs["arr_0"])
+    np.savez(options["--results"], 2 * inputs["arr_0"], inputs["arr_1"])
 print("ready", flush=True)
 for line in sys.stdin:
     if int(line) == 13:
@@ -36,15 +38,18 @@ def peer(tmp_path: Path) -> str:
 
 def test_the_peer_answers_through_its_pipe(peer: str, tmp_path: Path) -> None:
     x = np.arange(6.0, dtype="f4").reshape(2, 3)
-    with tvm_peer.served("mm128", tmp_path, peer, 2, [x, x + 1]) as (sample, result):
-        assert np.array_equal(result, 2 * x)
+    kernel = Kernel("mm128", str(tmp_path))
+    with tvm_pipe.served(kernel, peer, 2, [x, x + 1]) as (sample, (double, other)):
+        assert np.array_equal(double, 2 * x)
+        assert np.array_equal(other, x + 1)
         assert [sample(3), sample(1)] == [3.0, 1.0]
 
 
 def test_a_peer_that_ends_is_named(peer: str, tmp_path: Path) -> None:
+    inputs = [np.zeros(1, "f4")] * 2
     with (
         pytest.raises(RuntimeError, match=r"TVM's process for mm128 ended"),
-        tvm_peer.served("mm128", tmp_path, peer, 1, [np.zeros(1, "f4")]) as (sample, _),
+        tvm_pipe.served(Kernel("mm128", str(tmp_path)), peer, 1, inputs) as (sample, _),
     ):
         sample(13)
 
@@ -52,14 +57,14 @@ def test_a_peer_that_ends_is_named(peer: str, tmp_path: Path) -> None:
 def test_both_sides_take_turns() -> None:
     asked: list[tuple[str, int]] = []
 
-    def sampler(name: str, seconds: float) -> tvm_peer.Sampler:
+    def sampler(name: str, seconds: float) -> tvm_pipe.Sampler:
         def sample(calls: int) -> float:
             asked.append((name, calls))
             return seconds
 
         return sample
 
-    samples = tvm_peer.turns({"a": sampler("a", 1e-3), "b": sampler("b", 4e-4)}, 2, 0.0)
+    samples = tvm_pipe.turns({"a": sampler("a", 1e-3), "b": sampler("b", 4e-4)}, 2, 0.0)
     assert samples == {"a": [1e-3] * 2, "b": [4e-4] * 2}
     looked = [("a", 1), ("b", 1), ("b", 2), ("b", 4)]
     assert asked == [*looked, ("a", 2), ("b", 5), ("b", 5), ("a", 2)]
@@ -68,8 +73,16 @@ def test_both_sides_take_turns() -> None:
 def test_a_call_before_a_sample_is_not_counted() -> None:
     calls: list[int] = []
     for processor in (False, True):
-        assert tvm_peer.sampler(lambda: calls.append(1), processor=processor)(4) > 0.0
+        assert tvm_pipe.sampler(lambda: calls.append(1), processor=processor)(4) > 0.0
     assert len(calls) == 10
+
+
+def test_calls_on_copies_follow_each_other() -> None:
+    order: list[int] = []
+    run = tvm_pipe.in_turn([lambda n=n: order.append(n) for n in range(3)])
+    for _ in range(5):
+        run()
+    assert order == [0, 1, 2, 0, 1]
 
 
 def test_a_tuning_is_written_down(tmp_path: Path) -> None:
