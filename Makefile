@@ -55,8 +55,8 @@ contract: $(STAMP)  ## the layers of the package
 pytest: $(STAMP)  ## the tests alone; PYTEST_ARGS adds arguments
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --hypothesis-profile $(PROFILE) $(PYTEST_ARGS)
 
-demo: $(STAMP)  ## ResNet-50 from torch.export to machine code, compared with torch
-	$(BIN)/tensorc run resnet50 --compare torch
+demo: $(STAMP)  ## ResNet-50 by the rules and by the language model, beside ONNX Runtime and torch
+	$(BIN)/tensorc demo
 
 bench: $(STAMP)  ## every script in bench/ that measures, about half an hour on a quiet machine
 	failed=; for script in $(BENCHES); do echo; echo "== $$script"; \

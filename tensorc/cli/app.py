@@ -17,7 +17,7 @@ from rich.syntax import Syntax
 import tensorc
 from tensorc.cli.refusals import emit, refusal, refusals
 from tensorc.cli.source import prepared
-from tensorc.config import MAX_THREADS
+from tensorc.config import DEFAULT_SCHEDULER, MAX_THREADS
 from tensorc.errors import ArgumentError, ScheduleError
 from tensorc.ir.print import print_func
 from tensorc.schedule.trace import call
@@ -61,6 +61,13 @@ NetworkName = Annotated[
 Compare = Annotated[str, typer.Option(help="torch,onnxruntime,torch.compile or some of these")]
 Rounds = Annotated[int, typer.Option(min=1, help="calls of each that are timed, in turns")]
 Layers = Annotated[int | None, typer.Option(min=1, help="layers of a network of text; LLaMA: 2")]
+Scheduler = Annotated[
+    str,
+    typer.Option(
+        help="rules, tlm (the language model), none, or default: what TENSORC_SCHEDULER says, else"
+        f" {DEFAULT_SCHEDULER}"
+    ),
+]
 Cold = Annotated[bool, typer.Option("--cold", help="compile all, with an empty cache")]
 Timed = Annotated[bool, typer.Option("--time/--no-time", help="take times, or list alone")]
 Sizes = Annotated[
@@ -100,8 +107,8 @@ def nest(text: str) -> None:
 
 @app.command()
 def run(network: NetworkName, compare: Compare = "", threads: Threads = 0, rounds: Rounds = 30,
-        layers: Layers = None, size: Dimensions = None, cold: Cold = False, as_json: AsJson = False,
-        ) -> None:  # fmt: skip
+        layers: Layers = None, size: Dimensions = None, cold: Cold = False,
+        scheduler: Scheduler = "default", as_json: AsJson = False) -> None:  # fmt: skip
     """Compile a network, run it beside others in turns, and show where the time went."""
     from tensorc import config
     from tensorc.cli.peers import PEERS
@@ -115,7 +122,9 @@ def run(network: NetworkName, compare: Compare = "", threads: Threads = 0, round
     with refusals(as_json), progress() as say:
         say(f"building {network}")
         made = subject_of(network, size, layers)
-        found = run_network(made, peers, threads or config.num_threads, say, rounds, cold)
+        found = run_network(
+            made, peers, threads or config.num_threads, say, rounds, cold, scheduler
+        )
     if as_json:
         emit(found.as_dict())
         return
@@ -125,8 +134,28 @@ def run(network: NetworkName, compare: Compare = "", threads: Threads = 0, round
 
 
 @app.command()
+def demo(network: NetworkName = "resnet50", threads: Threads = 0, rounds: Rounds = 30,
+         trials: Annotated[int, typer.Option(min=1, help="measured of a task")] = 10,
+         seconds: Annotated[float, typer.Option(help="then no further task is measured")] = 40.0,
+         layers: Layers = None, size: Dimensions = None, as_json: AsJson = False,
+         ) -> None:  # fmt: skip
+    """A network by the rules, by the language model, by ONNX Runtime and by torch: one table."""
+    from tensorc import config
+    from tensorc.cli.demo import Wanted, demonstrate
+
+    with refusals(as_json), progress() as say:
+        wanted = Wanted(threads or config.num_threads, rounds, trials, seconds)
+        say(f"building {network}")
+        found = demonstrate(subject_of(network, size, layers), wanted, say)
+    emit(found.as_dict()) if as_json else typer.echo(str(found))
+    if found.wrong:
+        raise typer.Exit(1)
+
+
+@app.command()
 def tasks(network: NetworkName, time: Timed = True, threads: Threads = 0, layers: Layers = None,
-          size: Dimensions = None, as_json: AsJson = False) -> None:  # fmt: skip
+          size: Dimensions = None, scheduler: Scheduler = "default", as_json: AsJson = False,
+          ) -> None:  # fmt: skip
     """List the tasks of a network: what each is, costs at least, and takes."""
     from tensorc import config
     from tensorc.cli.tasks import list_tasks
@@ -135,7 +164,7 @@ def tasks(network: NetworkName, time: Timed = True, threads: Threads = 0, layers
         say(f"building {network}")
         made = subject_of(network, size, layers)
         say(f"compiling {network}")
-        found = list_tasks(made, threads or config.num_threads, time)
+        found = list_tasks(made, threads or config.num_threads, time, scheduler)
     if as_json:
         emit(found.as_dict())
     else:

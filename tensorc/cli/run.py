@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import statistics
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tensorc import config
-from tensorc.cli.memory import peak_of, resident
-from tensorc.cli.peers import Call, failures, peer, reason_of, require
-from tensorc.cli.subject import Subject, relative_error
+from tensorc.cli.peers import failures, reason_of, require
+from tensorc.cli.runners import (
+    Made,
+    Runner,
+    in_turns,
+    other,
+    ours,
+    prepared,
+    reference_of,
+    session,
+)
+from tensorc.cli.subject import Subject
 from tensorc.codegen.elf import code_bytes
 from tensorc.codegen.pipeline import Options
-from tensorc.graph.compile import CompiledNetwork, compile_network
-from tensorc.graph.kernels import build_kernels
+from tensorc.graph.compile import CompiledNetwork
+from tensorc.graph.kernels import DEFAULT, build_kernels
 from tensorc.graph.reports import Profile, TaskTime, si, text_table
 from tensorc.ir.words import counted
 from tensorc.runtime.code import compiled
@@ -29,28 +32,6 @@ from tensorc.target import Target
 
 OURS = "tensorc"
 ROUNDS = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Runner:
-    """One way to run the network.
-
-    Attributes:
-        best, median: seconds of a call, all runners taking turns.
-        error: the greatest relative norm of the difference of its results from torch's, or from
-            ONNX Runtime's for an ONNX model; None for these themselves.
-        made: seconds until it could be called: our compilation, the peer's.
-        first: seconds of the first call.
-        memory: bytes that this process grew by, from before it was made to the peak of a later
-            call; the weights that torch holds are there before. None where nobody counts them.
-    """
-
-    best: float
-    median: float
-    error: float | None
-    made: float
-    first: float
-    memory: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +137,7 @@ def run_network(
     say: Callable[[str], None],
     rounds: int = ROUNDS,
     cold: bool = False,
+    scheduler: str = DEFAULT,
 ) -> Outcome:
     """Compile and run a network, its peers beside it on as many threads.
 
@@ -163,25 +145,26 @@ def run_network(
     peer that fails on the network is left out, and the outcome says why.
 
     Raises:
-        ArgumentError: a peer is not installed, or takes no networks of this kind.
+        ArgumentError: a peer is not installed, or takes no networks of this kind; or there is no
+            such scheduler.
     """
     require(peers, subject)
     target = Target.parse("cpu")
-    with _session(threads, cold) as folder:
+    with session(threads, cold) as folder:
         empty = not any((config.cache_dir / "compiled").glob("*"))
-        made: dict[str, _Made] = {}
+        made: dict[str, Made] = {}
         failed: dict[str, str] = {}
         # Torch first: what it keeps for itself it would have kept without us.
         for name in sorted({OURS, *peers}, key=lambda name: (name != "torch", name != OURS)):
             say(f"compiling {subject.name}" if name == OURS else f"preparing {name}")
             if name == OURS:
-                made[name] = _prepared(_ours(subject, target))
+                made[name] = prepared(ours(subject, target, scheduler))
                 continue
             try:
-                made[name] = _prepared(_peer(name, subject, threads, folder))
+                made[name] = prepared(other(name, subject, threads, folder))
             except failures() as error:
                 failed[name] = reason_of(error)
-        reference = _reference(subject, made, failed)
+        reference = reference_of(subject, made, failed)
         say("timing")
         times = in_turns({n: made[n].call for n in (OURS, *peers) if n in made}, rounds)
         say("measuring the machine")
@@ -193,101 +176,13 @@ def run_network(
             rounds,
             empty,
             subject.import_seconds,
-            _code_size(network, target),
+            _code_size(network, target, scheduler),
             network.arena_bytes,
             runners,
             profile_of(subject, network, threads),
             failed,
             _taken(network, target),
         )
-
-
-@contextlib.contextmanager
-def _session(threads: int, cold: bool) -> Iterator[Path]:
-    """No gradients, so many threads, a folder for files, and with `cold` a cache in it."""
-    with contextlib.ExitStack() as stack:
-        # A peer may still have files of it open.
-        made = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        folder = Path(stack.enter_context(made))
-        cache = {"cache_dir": folder / "cache"} if cold else {}
-        stack.enter_context(config.scope(num_threads=threads, **cache))
-        if "torch" in sys.modules:
-            import torch
-
-            stack.enter_context(torch.no_grad())
-        yield folder
-
-
-# One after the other -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A runner that was called twice: `owner` is what it was made of, `result` what it gave."""
-
-    call: Call
-    owner: Any
-    result: Any
-    seconds: float
-    first: float
-    memory: int | None
-
-    def runner(self, times: list[float], reference: Any) -> Runner:
-        error = None
-        if reference is not None and reference is not self.result:
-            error = relative_error(self.result, reference)
-        return Runner(
-            min(times), statistics.median(times), error, self.seconds, self.first, self.memory
-        )
-
-
-def _ours(subject: Subject, target: Target) -> Callable[[], tuple[Call, Any]]:
-    def make() -> tuple[Call, Any]:
-        network = compile_network(subject.network, target)
-        return (lambda: network(*subject.arguments, **subject.keywords)), network
-
-    return make
-
-
-def _peer(
-    name: str, subject: Subject, threads: int, folder: Path
-) -> Callable[[], tuple[Call, Any]]:
-    return lambda: (peer(name, subject, threads, folder), None)
-
-
-def _prepared(make: Callable[[], tuple[Call, Any]]) -> _Made:
-    before = resident()
-    start = time.perf_counter()
-    call, owner = make()
-    made = time.perf_counter()
-    result = call()
-    first = time.perf_counter() - made
-    _, peak = peak_of(call)
-    memory = None if before is None or peak is None else max(peak - before, 0)
-    return _Made(call, owner, result, made - start, first, memory)
-
-
-def _reference(subject: Subject, made: Mapping[str, _Made], failed: Collection[str]) -> Any:
-    """The results that others are compared with, if there is anything but ours."""
-    if "torch" in made:
-        return made["torch"].result
-    if len(made) > 1 and subject.torch is not None and "torch" not in failed:
-        return subject.torch(*subject.arguments, **subject.keywords)
-    return made["onnxruntime"].result if "onnxruntime" in made else None
-
-
-def in_turns(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each call in each round. They take turns, so that noise meets all of them, and
-    each round begins with another one."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    order = list(calls)
-    for _ in range(rounds):
-        for name in order:
-            start = time.perf_counter()
-            calls[name]()
-            times[name].append(time.perf_counter() - start)
-        order.append(order.pop(0))
-    return times
 
 
 # What can be told of ours ------------------------------------------------------------------------
@@ -313,8 +208,8 @@ def _taken(network: CompiledNetwork, target: Target) -> Taken | None:
     return Taken(str(config.database), sum(one is not None for one in found))
 
 
-def _code_size(network: CompiledNetwork, target: Target) -> int:
+def _code_size(network: CompiledNetwork, target: Target, scheduler: str) -> int:
     """The bytes of machine code of all kernels, which the cache has."""
-    kernels = build_kernels([task.func for task in network.tasks], target)
+    kernels = build_kernels([task.func for task in network.tasks], target, scheduler)
     funcs = {kernel.module.func for kernel in kernels}
     return sum(code_bytes(compiled(func, target, Options()).object) for func in funcs)

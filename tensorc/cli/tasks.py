@@ -9,6 +9,7 @@ from tensorc import config
 from tensorc.cli.run import profile_of, task_row
 from tensorc.cli.subject import Subject
 from tensorc.graph.compile import compile_network, partitioned
+from tensorc.graph.kernels import DEFAULT
 from tensorc.graph.reports import Profile, TaskTime, si, text_table
 from tensorc.graph.tasks import Task
 from tensorc.ir.words import counted
@@ -76,13 +77,13 @@ class TaskList:
         )
 
 
-def list_tasks(subject: Subject, threads: int, timed: bool) -> TaskList:
+def list_tasks(subject: Subject, threads: int, timed: bool, scheduler: str = DEFAULT) -> TaskList:
     """The tasks of a network; with times, it is compiled and run."""
     target = Target.parse("cpu")
     with config.scope(num_threads=threads):
         if not timed:
             _, parts = partitioned(subject.network, target)
             return TaskList(subject.name, threads, parts.tasks, None)
-        network = compile_network(subject.network, target)
+        network = compile_network(subject.network, target, scheduler)
         profile = profile_of(subject, network, threads)
     return TaskList(subject.name, threads, network.tasks, profile)

@@ -290,7 +290,7 @@ def _curves(found: Together) -> dict[str, tuple[float, ...]]:
 
 def _measured(made: Subject, threads: int, target: Target, records: Path) -> Latency:
     """A network by the rules and a tuned one, called in turns."""
-    from tensorc.cli.run import in_turns
+    from tensorc.cli.runners import in_turns
     from tensorc.graph.compile import compile_network
 
     calls: dict[str, Callable[[], Any]] = {}

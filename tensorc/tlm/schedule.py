@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensorc import config
-from tensorc.errors import ArgumentError, LimitError, ScheduleError
+from tensorc.errors import ArgumentError, LimitError, ScheduleError, TensorcError
 from tensorc.ir.nodes import Func
 from tensorc.schedule.schedule import Schedule
 from tensorc.space.default import default_schedule
@@ -31,7 +31,13 @@ VARIABLE = "TENSORC_TLM"
 """The environment variable that names the file of weights."""
 
 
-REFUSALS = (ArgumentError, LengthError, VocabularyError, ScheduleError, LimitError)
+REFUSALS: tuple[type[TensorcError], ...] = (
+    ArgumentError,
+    LengthError,
+    VocabularyError,
+    ScheduleError,
+    LimitError,
+)
 """Why a task cannot be written: it is none, too long, or beyond the language; or a step that was
 written is refused."""
 

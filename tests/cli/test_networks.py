@@ -197,7 +197,7 @@ def test_a_peer_whose_export_fails_does_not_stop_the_others(
 def test_what_cannot_be_compared_is_said_before_anything_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_module, "compile_network", None)
+    monkeypatch.setattr("tensorc.cli.runners.compile_network", None)
     path = saved(OPEN.replace("batch", "2").replace("steps", "3"), tmp_path / "closed.onnx")
     for peer in ("torch", "torch.compile"):
         done = called("run", path, "--compare", peer)
