@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 import sys
 import zlib
 from collections import Counter
@@ -28,6 +29,7 @@ from tensorc.target import Target
 from tensorc.tasks import task_set
 from tensorc.tlm import weights
 from tensorc.tlm.decode import Writer
+from tensorc.tlm.sentence import prompt
 from tests.search.fake import FakeMeasurer, Stopped, record_of, stopping
 from tests.tlm.made import product, wild
 
@@ -268,17 +270,11 @@ def test_sentences_are_checked_step_by_step() -> None:
     judge_cost.check(found, Writer(wild()), func, target, 0)
     assert (found.sentences, found.faults) == (16, [])
     assert 1 <= found.different <= 16
-    written = Writer(wild()).write(Space(func, target), judge_cost_prompt(func, target), 1)
+    written = Writer(wild()).write(Space(func, target), prompt(func, Target.parse(target), 2), 1)
     twice = replace(written[0].sentence, steps=2 * written[0].sentence.steps)
     bad = SimpleNamespace(write=lambda *_: [replace(written[0], sentence=twice)])
     judge_cost.check(found, bad, func, target, 1)
     assert len(found.faults) == 1
-
-
-def judge_cost_prompt(func: Any, target: str) -> Any:
-    from tensorc.tlm.sentence import prompt
-
-    return prompt(func, Target.parse(target), 2)
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -361,3 +357,22 @@ def test_the_same_tokens_are_told_by_their_hash(tmp_path: Path) -> None:
     first, second = (judge_cost.same_child(TASKS[:1], file) for _ in range(2))
     assert first == second
     assert len(first["digests"][0]) == 64
+
+
+def test_a_part_of_the_cost_that_fails_costs_no_figures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(options: Any) -> list[judge_cost.Row]:
+        raise subprocess.CalledProcessError(3, "child")
+
+    rows = [judge_cost.Row("invalid sentences", 0, "", "0")]
+    monkeypatch.setattr(judge_cost, "of_tasks", fails)
+    monkeypatch.setattr(judge_cost, "of_validity", lambda options: rows)
+    words = ["--cost", "--weights", "w", "--parts"]
+    assert run(monkeypatch, *words, "valid") == 0
+    assert run(monkeypatch, *words, "task,valid") == 1
+    told = capsys.readouterr()
+    assert "# task: a process ended with 3" in told.err
+    assert told.out.count("invalid sentences") == 2
+    rows.append(judge_cost.Row("invalid sentences", 1, "", "0"))
+    assert run(monkeypatch, *words, "valid") == 1
