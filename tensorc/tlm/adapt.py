@@ -35,7 +35,7 @@ from tensorc.space.choice import Sentence
 from tensorc.tasks import KnownTask, Split
 from tensorc.tlm import weights as stored
 from tensorc.tlm.adaptation import Judged, Report, Wanted
-from tensorc.tlm.batch import WORST, batch, drawn
+from tensorc.tlm.batch import TOLD, WORST, batch, drawn
 from tensorc.tlm.decode import COUNT, Writer, Written
 from tensorc.tlm.evaluate import evaluate
 from tensorc.tlm.failures import DataError, LengthError, VocabularyError
@@ -109,7 +109,7 @@ def adapt(
     Raises:
         DataError: the folder or the file cannot be used.
         MeasureError, RecordsError: nothing can be measured, or recorded; what was is kept.
-        ArgumentError: nothing of the tasks can be read by the model.
+        ArgumentError: nothing of the tasks can be read by the model, or it has no value head.
     """
     return _Adaptation(base, out, wanted, measurer, clock, say).run()
 
@@ -131,6 +131,9 @@ class _Adaptation:
     ) -> None:
         self.base, self.out, self.wanted, self.measurer = base, out, wanted, measurer
         self.clock, self.say = clock, say
+        if not base.model.shape.valued:
+            reason = "they have no value head, which says where the model is unsure"
+            raise ArgumentError("weights", reason)
         self.folder = folder_of(out)
         self.writer = Writer(base.model)
         try:
@@ -272,9 +275,10 @@ class _Adaptation:
             self._keep()
         steps = self.state.steps
         self.say(f"learning from {len(own)} tasks, {steps} steps")
+        told = TOLD if self.base.model.shape.told else 0.0
         settings = Settings(
-            steps, lots, rate=RATE, warmup=steps // 10, slow=1.0, seed=self.wanted.seed,
-            every=max(1, steps // 10),
+            steps, lots, rate=RATE, warmup=steps // 10, slow=1.0, told=told,
+            seed=self.wanted.seed, every=max(1, steps // 10),
         )  # fmt: skip
         folder = self.folder / f"training-{self.state.number}"
         training = Training(own, folder, settings, self.base.model.shape, (), self.base)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -43,7 +43,8 @@ class Written:
     Attributes:
         sentence: it.
         probabilities: of each decision, among the options that there were.
-        slowness: the expected log2 of its time by that of the best, NaN where nobody asked.
+        slowness: the log2 of its time by that of the best that the value head expects; of a model
+            without one, how unlikely the sentence is, in bits. NaN where nobody asked.
     """
 
     sentence: Sentence
@@ -75,7 +76,8 @@ class Writer:
         offered: Offered | None = None,
     ) -> Written:
         """Of `count` sentences, of which the first takes the likeliest option each time, the one
-        that the value head expects to be fastest. One generation: nothing is measured.
+        that the value head expects to be fastest, or the likeliest where there is no value head.
+        One generation: nothing is measured.
 
         Raises:
             ArgumentError, LengthError, VocabularyError: as `write`.
@@ -106,7 +108,7 @@ class Writer:
             count: so many; fewer of one seed are the first ones of more.
             seed: of the random numbers.
             temperature: scores are divided by it: below 1 likely options become likelier.
-            quality: that is asked for, see `sentence.quality`.
+            quality: that is asked for, see `sentence.quality`; see `asked`.
             greedy: whether the first sentence takes the likeliest option each time.
             offered: the options that may be taken, where these are not all.
 
@@ -119,10 +121,9 @@ class Writer:
             raise ArgumentError("count", f"got {count!r:.80}; needed a number from 1 on")
         if not temperature > 0.0:
             raise ArgumentError("temperature", f"got {temperature!r:.80}; needed more than 0")
-        first: Token = ("quality unknown" if quality is None else f"quality {quality}",)
         with self.model.alone():
-            sources = [random.Random(f"{seed} {row}") for row in range(count)]
-            pen = _Pen(self, prompt, first, sources, temperature, greedy=greedy, offered=offered)
+            sources = sources_of(seed, count, greedy=greedy)
+            pen = Pen(self, prompt, sources, temperature, quality=quality, offered=offered)
             found = space.together(count, pen.decide)
         return [
             Written(sentence, tuple(own))
@@ -130,19 +131,27 @@ class Writer:
         ]
 
     def rated(self, space: Space, prompt: Prompt, found: Sequence[Written]) -> list[Written]:
-        """Different ones of these sentences, in order, with what the value head expects of each.
+        """Different ones of these sentences, in order, with what the value head expects of each,
+        or how unlikely they were where there is none.
 
         Raises:
             LengthError, VocabularyError: as `write`.
         """
         different = list({one.sentence.values: one for one in found}.values())
+        if not self.model.shape.valued:
+            unlikely = [_bits(one.probabilities) for one in different]
+            return [
+                replace(one, slowness=value) for one, value in zip(different, unlikely, strict=True)
+            ]
         answers = [answer(prompt.places, one.sentence, None) for one in different]
         with self.model.alone():
             slow = self._slowness(self.read(prompt), answers)
-        return [
-            Written(one.sentence, one.probabilities, value)
-            for one, value in zip(different, slow, strict=True)
-        ]
+        return [replace(one, slowness=value) for one, value in zip(different, slow, strict=True)]
+
+    def asked(self, quality: int | None) -> int | None:
+        """The quality that an answer begins with where this one is asked for: unknown for a model
+        that was never told any."""
+        return quality if self.model.shape.told else None
 
     def read(self, prompt: Prompt) -> Reader:
         """A network that has read a prompt. Raises LengthError for one that is too long."""
@@ -174,23 +183,50 @@ class Writer:
             raise LengthError("schedule", length, self.model.shape.answer)
 
 
-class _Pen:
+def _bits(probabilities: Sequence[float]) -> float:
+    """How unlikely what was drawn is, -log2; a probability that has no logarithm is the least."""
+    return -sum(math.log2(max(one, 1e-300)) for one in probabilities)
+
+
+Source: TypeAlias = random.Random | None
+"""Where draws come from; None takes the likeliest."""
+
+
+def sources_of(seed: int, count: int, *, greedy: bool) -> list[Source]:
+    """Those of so many sentences: the first one takes the likeliest options where `greedy`."""
+    found: list[Source] = [random.Random(f"{seed} {row}") for row in range(count)]
+    return [None, *found[1:]] if greedy else found
+
+
+def picked(scores: NDArray[np.float64], temperature: float, source: Source) -> tuple[int, float]:
+    """Which one is taken by scores, (O,), and how likely that was."""
+    weights = np.exp((scores - scores.max()) / temperature)
+    weights /= weights.sum()
+    if source is None:
+        place = int(scores.argmax())
+    else:
+        drawn = source.random()
+        place = min(int(np.searchsorted(weights.cumsum(), drawn, "right")), len(weights) - 1)
+    return place, float(weights[place])
+
+
+class Pen:
     """Sentences that are being written, one in a row of the batch."""
 
     def __init__(
         self,
         writer: Writer,
         prompt: Prompt,
-        first: Token,
-        sources: Sequence[random.Random],
-        temperature: float,
+        sources: Sequence[Source],
+        temperature: float = 1.0,
         *,
-        greedy: bool,
-        offered: Offered | None,
+        quality: int | None = BEST,
+        offered: Offered | None = None,
     ) -> None:
         self.writer, self.prompt, self.sources = writer, prompt, sources
-        self.temperature, self.greedy, self.offered = temperature, greedy, offered
-        count = len(sources)
+        self.temperature, self.offered = temperature, offered
+        count, wanted = len(sources), writer.asked(quality)
+        first: Token = ("quality unknown" if wanted is None else f"quality {wanted}",)
         self.last: list[tuple[int, ...]] = [writer.words.numbers(first)] * count
         self.probabilities: list[list[float]] = [[] for _ in range(count)]
         self.rows: dict[int, int] = {}
@@ -212,7 +248,7 @@ class _Pen:
                 taken = self.offered(run)
                 ruled_out = [value not in taken for value in choice.options]
                 own[: len(choice.options)][ruled_out] = -math.inf
-        return [self._taken(row, logits[n]) for n, row in enumerate(choices)]
+        return [self._taken(n, row, logits[n]) for n, row in enumerate(choices)]
 
     def _logits(self, reader: Reader, choices: dict[int, Choice]) -> NDArray[np.float64]:
         """The scores of the options of each choice, (choices, options)."""
@@ -225,8 +261,8 @@ class _Pen:
         hidden = reader.step(filled(tokens), self.writer.model.shape.prompt + self.length)
         self.length += 1
         self.options = [self._table(choice) for choice in choices.values()]
-        options = filled_twice(self.options)
-        return self.writer.model.scores(hidden[list(choices)], options).astype(np.float64)
+        options, self.hidden = filled_twice(self.options), hidden[list(choices)]
+        return self.writer.model.scores(self.hidden, options).astype(np.float64)
 
     def _table(self, choice: Choice) -> NDArray[np.int64]:
         """The numbers of the options' pieces, (O, W)."""
@@ -237,19 +273,23 @@ class _Pen:
             self.tables[key] = filled(self.writer.words.rows(found))
         return self.tables[key]
 
-    def _taken(self, row: int, logits: NDArray[np.float64]) -> Value:
+    def _taken(self, n: int, row: int, logits: NDArray[np.float64]) -> Value:
         choice = self.choices[row]
-        scores = logits[: len(choice.options)]
-        weights = np.exp((scores - scores.max()) / self.temperature)
-        weights /= weights.sum()
-        if row == 0 and self.greedy:
-            place = int(scores.argmax())
-        else:
-            drawn = self.sources[row].random()
-            place = min(int(np.searchsorted(weights.cumsum(), drawn, "right")), len(weights) - 1)
-        self.probabilities[row].append(float(weights[place]))
+        place, probability = self.picked(n, row, logits[: len(choice.options)])
+        self.probabilities[row].append(probability)
         self.last[row] = tuple(self._table(choice)[place].tolist())
         return choice.options[place]
+
+    def picked(self, n: int, row: int, scores: NDArray[np.float64]) -> tuple[int, float]:
+        """Which option is taken, and its probability, by the scores of all, (O,).
+
+        Args:
+            n: counts the rows that have something to decide: of `options` and `hidden`.
+            row: counts the sentences.
+            scores: minus infinity for what is not offered.
+        """
+        del n
+        return picked(scores, self.temperature, self.sources[row])
 
 
 def filled(rows: Sequence[Sequence[int]] | NDArray[np.int64]) -> NDArray[np.int64]:

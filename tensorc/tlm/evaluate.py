@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
 
-from tensorc.tlm.batch import WORST, Part, batch
+from tensorc.tlm.batch import WORST, Batch, Part, batch
 from tensorc.tlm.lessons import Lesson
 from tensorc.tlm.loss import decision_loss
 from tensorc.tlm.model import Model
@@ -28,9 +30,10 @@ class Evaluation:
 
     Attributes:
         lessons: that were read; `too_long` could not be.
-        nats: -log p of a decision of good sentences, of the best quality.
+        nats: -log p of a decision of good sentences, asked for the best quality.
         likeliest: the share of their decisions that are the likeliest option.
-        ranks: Spearman's correlation of what the value head expects with what was known.
+        ranks: Spearman's correlation of what the value head expects with what was known. Where
+            there is no value head, the likeliest sentence is expected to be the fastest.
         picked: the throughput, by the best known, of the sentence that the value head picks among
             all that are known of a task, a geometric mean; `even` is that of a random one.
     """
@@ -81,7 +84,8 @@ def _mean(values: NDArray[np.float64]) -> float:
 
 def _decided(model: Model, lesson: Lesson) -> tuple[float, float]:
     """Nats a decision of good sentences, and the share of these that are the likeliest."""
-    good = [Part(n, BEST) for n, rate in enumerate(lesson.throughput.tolist()) if rate >= GOOD]
+    asked = BEST if model.shape.told else None
+    good = [Part(n, asked) for n, rate in enumerate(lesson.throughput.tolist()) if rate >= GOOD]
     found = batch(model.shape, [(lesson, good[:16])])
     if not len(found.decisions.answers):
         return math.nan, math.nan
@@ -94,16 +98,29 @@ def _decided(model: Model, lesson: Lesson) -> tuple[float, float]:
 def _valued(model: Model, lesson: Lesson) -> tuple[float, float, float]:
     """Rank correlation, the throughput of the sentence that is picked, and of a random one."""
     rates = lesson.throughput.astype(np.float64)
-    parts = [Part(n, None) for n in range(len(rates))]
+    asked = BEST if model.shape.told and not model.shape.valued else None
+    parts = [Part(n, asked) for n in range(len(rates))]
     found: list[float] = []
     for first in range(0, len(parts), 16):
-        made = batch(model.shape, [(lesson, parts[first : first + 16])])
+        own = parts[first : first + 16]
+        made = batch(model.shape, [(lesson, own)])
         hidden = model(made.tokens, made.positions, made.masks).flatten(0, 1)
-        found += model.slow(hidden[made.ends]).tolist()
+        if model.shape.valued:
+            found += model.slow(hidden[made.ends]).tolist()
+        else:
+            sizes = [len(lesson.answers[part.number]) for part in own]
+            found += [one.sum().item() for one in _nats(model, hidden, made).split(sizes)]
     expected = np.array(found)
     even = float(np.exp(np.log(np.maximum(rates, 2.0**-WORST)).mean()))
     picked = max(float(rates[expected.argmin()]), 2.0**-WORST)
     return _spearman(-expected, rates), picked, even
+
+
+def _nats(model: Model, hidden: Tensor, made: Batch) -> Tensor:
+    """-log p of each decision of a batch, (N,)."""
+    logits = model.logits(hidden[made.decisions.places], made.decisions.options)
+    found: Tensor = functional.cross_entropy(logits, made.decisions.answers, reduction="none")
+    return found
 
 
 def _spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tensorc.tlm import language
 from tensorc.tlm.model import Model
 
 
@@ -34,6 +37,23 @@ def decision_loss(model: Model, hidden: Tensor, made: Decisions) -> Tensor:
     """
     logits = model.logits(hidden[made.places], made.options)
     each = functional.cross_entropy(logits, made.answers, reduction="none")
+    return (each * made.weights).sum() / made.weights.sum().clamp(min=1e-9)
+
+
+def unmasked_loss(model: Model, hidden: Tensor, made: Decisions) -> Tensor:
+    """The mean of -log p of what was chosen among all decisions of the language, by weight: the
+    rules are to be learned. The model has to be one that reads no contexts, which what is illegal
+    does not have."""
+    own, every = hidden[made.places], torch.from_numpy(language.numbers()).to(hidden.device)
+    width = max(every.shape[-1], made.options.shape[-1])
+    every, options = (
+        functional.pad(table, (0, width - table.shape[-1])) for table in (every, made.options)
+    )
+    logits = model.logits(own, options)
+    heard = torch.from_numpy(language.places(options.cpu().numpy()) >= 0).to(hidden.device)
+    others = logits.masked_fill(heard, -math.inf)
+    scores = torch.cat([model.logits_of_all(own, every), others], 1)
+    each = scores.logsumexp(1) - logits.gather(1, made.answers[:, None])[:, 0]
     return (each * made.weights).sum() / made.weights.sum().clamp(min=1e-9)
 
 

@@ -171,6 +171,13 @@ class Model(nn.Module):  # type: ignore[misc]
         found = scores.gather(1, seen.flatten(1)).view(options.shape).sum(-1)
         return found.masked_fill(options[..., 0] == 0, -math.inf)
 
+    def logits_of_all(self, hidden: Tensor, tokens: Tensor) -> Tensor:
+        """As `logits`, (N, O), of the same options everywhere, (O, W). Scores of options that are
+        filled up to one width compare with each other."""
+        table = functional.embedding_bag(self._seen(tokens), self.pieces.weight, mode="sum")
+        found: Tensor = functional.linear(hidden, table)
+        return found
+
     def _seen(self, tokens: Tensor) -> Tensor:
         """Tokens without the pieces that are not read."""
         blind = self.shape.blind

@@ -32,6 +32,8 @@ class Shape:
         prompt, answer: the tokens that there are positions for.
         dropout: while it is trained.
         blind: pieces from this number on are not read, 0 for none: to see what some are worth.
+        told: whether answers may begin with their quality; else that of all is unknown.
+        valued: whether the value head is trained; else the likeliest sentences are the best ones.
 
     Raises:
         ArgumentError: a size is out of its range, or the heads do not divide the width.
@@ -45,6 +47,8 @@ class Shape:
     answer: int = 64
     dropout: float = 0.0
     blind: int = 0
+    told: bool = True
+    valued: bool = True
 
     def __post_init__(self) -> None:
         for name in ("pieces", "layers", "heads", "width", "prompt", "answer"):
@@ -54,6 +58,9 @@ class Shape:
             raise ArgumentError("heads", f"{self.heads} do not divide the width {self.width}")
         if type(self.blind) is not int or self.blind < 0:
             raise ArgumentError("blind", f"got {self.blind!r:.80}; needed at least 0")
+        for name in ("told", "valued"):
+            if type(getattr(self, name)) is not bool:
+                raise ArgumentError(name, f"got {getattr(self, name)!r:.80}; needed true or false")
         if not 0.0 <= self.dropout < 1.0:
             raise ArgumentError("dropout", f"got {self.dropout!r:.80}; needed from 0 up to 1")
 

@@ -16,7 +16,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,69 +28,19 @@ from torch import Tensor
 import tensorc
 from tensorc.errors import ArgumentError
 from tensorc.tlm import weights as stored
-from tensorc.tlm.batch import TOLD, Batch, batch, drawn
+from tensorc.tlm.batch import Batch, batch, drawn
 from tensorc.tlm.failures import DataError
 from tensorc.tlm.lessons import Lesson
-from tensorc.tlm.loss import decision_loss, slow_loss
+from tensorc.tlm.loss import decision_loss, slow_loss, unmasked_loss
 from tensorc.tlm.model import Model, Shape
 from tensorc.tlm.packed import digest, replace_file
 from tensorc.tlm.processes import ALONE, Processes
+from tensorc.tlm.settings import DEFAULTS, check
+from tensorc.tlm.settings import Settings as Settings
 
 STATE, LOG, WEIGHTS = "state.safetensors", "log.jsonl", "weights.safetensors"
 CHECKED = 64
 """So many development lessons tell how well a network does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a network is trained.
-
-    Attributes:
-        steps: of the optimiser (AdamW; Loshchilov and Hutter 2019).
-        lessons: of a step, and `answers` of each at most.
-        rate: the learning rate after `warmup` steps; it falls to a tenth by half a cosine.
-        decay: of weights, but not of biases and norms.
-        clip: the norm that gradients have at most.
-        slow: the weight of the value head's loss.
-        told: the share of answers that begin with their quality.
-        seed: of all random numbers.
-        every: so many steps lie between two states on disk, and two looks at the development set.
-
-    Raises:
-        ArgumentError: a number is out of its range.
-    """
-
-    steps: int = 4000
-    lessons: int = 8
-    answers: int = 16
-    rate: float = 1e-3
-    warmup: int = 100
-    decay: float = 0.1
-    clip: float = 1.0
-    slow: float = 0.25
-    told: float = TOLD
-    seed: int = 0
-    every: int = 200
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "lessons", "answers", "every"):
-            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
-                raise ArgumentError(name, f"got {getattr(self, name)!r:.80}; needed at least 1")
-        for name in ("rate", "clip"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ArgumentError(name, f"got {getattr(self, name)!r:.80}; needed more than 0")
-        if not 0.0 <= self.told <= 1.0:
-            raise ArgumentError("told", f"got {self.told!r:.80}; needed from 0 to 1")
-        for name in ("warmup", "decay", "slow", "seed"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ArgumentError(name, f"got {getattr(self, name)!r:.80}; needed from 0 on")
-
-    def rate_at(self, step: int) -> float:
-        """The learning rate of a step, from 0 on."""
-        if step < self.warmup:
-            return self.rate * (step + 1) / self.warmup
-        done = (step - self.warmup) / max(self.steps - self.warmup, 1)
-        return self.rate * (0.1 + 0.45 * (1 + math.cos(math.pi * min(done, 1.0))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +67,9 @@ class Training:
         lessons: what is learned; those that the network cannot read are left out (`too_long`).
         folder: where it is kept; made if it is missing.
         settings: how it is trained.
-        shape: the sizes of the network.
+        shape: the sizes of the network. Where it begins with random weights and nothing is told
+            (`settings.told` is 0), or the value head learns nothing (`settings.slow` is 0), the
+            network's own shape says so, and it is used without.
         development: lessons that are never learned and tell which weights are kept.
         start: weights to begin with, in place of random ones.
         device: "cpu", or what torch has.
@@ -125,7 +77,7 @@ class Training:
 
     Raises:
         ArgumentError: there are no lessons, or fewer of a step than processes, or `start` has other
-            sizes than `shape`.
+            sizes than `shape`, or the network cannot learn what the settings ask for.
         DataError: the folder cannot be used, or holds a training of other lessons or settings.
         WeightsError: the state in the folder is damaged, or of another vocabulary.
     """
@@ -144,6 +96,10 @@ class Training:
         if settings.lessons < processes.count:
             reason = f"{settings.lessons} of a step are not enough for {processes.count} processes"
             raise ArgumentError("lessons", reason)
+        if start is None:
+            told, valued = settings.told > 0, settings.slow > 0
+            shape = replace(shape, told=shape.told and told, valued=shape.valued and valued)
+        check(shape, settings)
         self.processes = processes
         self.lessons = [lesson for lesson in lessons if readable(shape, lesson)]
         self.too_long = len(lessons) - len(self.lessons)
@@ -235,7 +191,7 @@ class Training:
         ).double()
         total = self.processes.total(own)
         shares = (own / total.clamp(min=1e-9)).float()
-        decided, slow = losses(self.model, found, self.reading)
+        decided, slow = losses(self.model, found, self.reading, masked=self.settings.masked)
         return (shares[0] * decided, shares[1] * slow), int(total[2])
 
     def batch(self, step: int) -> Batch:
@@ -303,8 +259,10 @@ class Training:
         _, kept, tensors = stored.unpacked(path)
         found = json.loads(kept["training"])
         for name, wanted in self._identity().items():
-            if found[name] != wanted:
-                what = _difference(found[name], wanted)
+            # What a training has not heard of had no other value yet.
+            had = {**DEFAULTS[name], **found[name]} if name in DEFAULTS else found[name]
+            if had != wanted:
+                what = _difference(had, wanted)
                 reason = f"the folder holds a training of other {name} ({what}): take another one"
                 raise DataError(str(path), reason)
         self.step, self.tokens, self.best = found["step"], found["tokens"], float(kept["best"])
@@ -326,12 +284,15 @@ class Training:
             replace_file(path, text.encode())
 
 
-def losses(model: Model, found: Batch, reading: Any = None) -> tuple[Tensor, Tensor]:
+def losses(
+    model: Model, found: Batch, reading: Any = None, *, masked: bool = True
+) -> tuple[Tensor, Tensor]:
     """The losses of the decisions and of the value head; `reading` is what is called in place of
-    the model."""
+    the model, `masked` as in the settings."""
     hidden = (reading or model)(found.tokens, found.positions, found.masks).flatten(0, 1)
     slow = slow_loss(model, hidden[found.ends], found.slow, torch.ones_like(found.slow))
-    return decision_loss(model, hidden, found.decisions), slow
+    decided = decision_loss if masked else unmasked_loss
+    return decided(model, hidden, found.decisions), slow
 
 
 def checked(
@@ -344,8 +305,10 @@ def checked(
     with torch.inference_mode():
         for first in range(0, len(lessons), settings.lessons):
             own = lessons[first : first + settings.lessons]
-            made = batch(model.shape, [(one, drawn(one, settings.answers, source)) for one in own])
-            found.append([loss.item() for loss in losses(model, made.on(device))])
+            chosen = [(one, drawn(one, settings.answers, source, settings.told)) for one in own]
+            made = batch(model.shape, chosen).on(device)
+            lost = losses(model, made, masked=settings.masked)
+            found.append([loss.item() for loss in lost])
     decided, slow = np.mean(found, 0).tolist()
     return decided, slow
 

@@ -1,15 +1,13 @@
 """Why the model wrote a sentence: how likely each decision was, and what the mask ruled out.
 
-Without the mask, the model could say any decision of the language. The *decisions of the language*
-are finite here: each word of each kind, each axis, and for kinds that are numbers those up to
-`LARGEST`. What is no option of a choice has no context either, so all are compared without it.
+Without the mask, the model could say any decision of the language (`tensorc.tlm.language`). What is
+no option of a choice has no context, so all are compared without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -19,13 +17,10 @@ from numpy.typing import NDArray
 from tensorc.space.choice import Choice, Sentence, Value
 from tensorc.space.space import Space
 from tensorc.tlm.decode import Writer, filled, filled_twice
+from tensorc.tlm.language import language
 from tensorc.tlm.network import Floats, looks_back
-from tensorc.tlm.numbers import pieces_of
-from tensorc.tlm.sentence import AXES, BEST, Prompt, answer, option
-from tensorc.tlm.words import DEPTH, KINDS, Token
-
-LARGEST = 256
-"""Numbers up to this one are decisions of the language, and so are all options."""
+from tensorc.tlm.sentence import BEST, Prompt, answer, option
+from tensorc.tlm.words import Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +88,7 @@ def why(
     chosen = writer.best(space, prompt, quality=quality).sentence if sentence is None else sentence
     if not chosen.decisions:
         return ()
-    tokens = answer(prompt.places, chosen, quality)[:-1]
+    tokens = answer(prompt.places, chosen, writer.asked(quality))[:-1]
     writer.check(len(tokens))
     with writer.model.alone():
         reader = writer.read(prompt)
@@ -140,17 +135,3 @@ def _shares(writer: Writer, hidden: Floats, tokens: list[Token]) -> NDArray[np.f
     weights: NDArray[np.float64] = np.exp(scores - scores.max())
     found: NDArray[np.float64] = weights / weights.sum()
     return found
-
-
-@lru_cache(maxsize=1)
-def language() -> Mapping[Token, str]:
-    """The decisions of the language, and how they are said to people."""
-    found: dict[Token, str] = {}
-    for kind, words in KINDS.items():
-        own = f"decide {kind}"
-        found |= {(own, f"option {word}"): f"{kind} {word}" for word in words}
-        if kind in AXES:
-            found |= {(own, f"level {n}"): f"{kind} level {n}" for n in range(DEPTH)}
-        else:
-            found |= {(own, *pieces_of(n)): f"{kind} {n}" for n in range(LARGEST + 1)}
-    return MappingProxyType(found)

@@ -15,8 +15,9 @@ from tensorc.tlm import schedule as use
 from tensorc.tlm import weights
 from tensorc.tlm.decode import Writer
 from tensorc.tlm.failures import LengthError
+from tensorc.tlm.language import LARGEST, language
 from tensorc.tlm.sentence import prompt
-from tensorc.tlm.why import LARGEST, language, why
+from tensorc.tlm.why import why
 from tests.tlm.made import TARGET, product, wild
 
 pytestmark = pytest.mark.torch
