@@ -27,7 +27,13 @@ import numpy as np
 import tvm
 from tvm import te, tirx, topi
 from tvm.driver import build
-from tvm.s_tir import SBlockRealize, meta_schedule
+from tvm.ir.utils import derived_object
+from tvm.s_tir import SBlockRealize, ScheduleError, meta_schedule
+from tvm.s_tir.meta_schedule.schedule_rule import (
+    MultiLevelTiling,
+    MultiLevelTilingWithIntrin,
+    PyScheduleRule,
+)
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from bench.tvm_pipe import Kernel
@@ -42,6 +48,7 @@ LIMIT_SECONDS = 600.0
 SAMPLES, SAMPLE_SECONDS = 5, 0.02
 """How often and for how long a candidate is timed by the processor's time."""
 
+TILING = (MultiLevelTiling, MultiLevelTilingWithIntrin)
 PREPROCESSING = "meta_schedule.layout_rewrite_preproc"
 OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     tirx.Add: operator.add, tirx.Sub: operator.sub, tirx.Mul: operator.mul,
@@ -217,6 +224,7 @@ def tune(function: Any, folder: Path, plan: Plan) -> Tuned:
                 timeout_sec=LIMIT_SECONDS,
                 f_run_evaluator=processor_time if plan.processor else None,
             ),
+            space=_space(function, _target(cpu, plan.cores)),
             num_tuning_cores=workers,
             # Another one behind what is done, lest it draw the same again.
             seed=plan.seed + done,
@@ -228,6 +236,56 @@ def tune(function: Any, folder: Path, plan: Plan) -> Tuned:
                   plan.processor, versions, sys.executable)  # fmt: skip
     found.save(folder)
     return found
+
+
+@derived_object
+class TilingWhereItCan(PyScheduleRule):  # type: ignore[misc]
+    """MetaSchedule's multi-level tiling, which leaves a block alone that it ends with an error on.
+
+    It does so where it would fuse the next block although that one has other producers, as between
+    the scores of attention under a mask and their softmax.
+    """
+
+    def __init__(self, rule: Any) -> None:
+        super().__init__()
+        self.rule = rule
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        self.rule._initialize_with_tune_context(context)
+
+    def apply(self, sch: Any, block: Any) -> list[Any]:
+        try:
+            return self.rule.apply(sch.copy(), block)
+        except ScheduleError:
+            return [sch]
+
+    def clone(self) -> Any:
+        return TilingWhereItCan(self.rule.clone())
+
+
+def _space(function: Any, target: Any) -> Any:
+    """MetaSchedule's own space of a function; with `TilingWhereItCan` if it ends with an error."""
+    found = meta_schedule.TuneContext(
+        mod=tvm.IRModule({"main": function}),
+        target=target,
+        space_generator="post-order-apply",
+        search_strategy="evolutionary",
+        num_threads=1,
+    )
+    try:
+        found.generate_design_space()
+    except ScheduleError:
+        print("# multi-level tiling leaves some blocks alone", flush=True)
+        own = found.space_generator
+        return meta_schedule.space_generator.PostOrderApply(
+            sch_rules=[
+                TilingWhereItCan(rule) if isinstance(rule, TILING) else rule
+                for rule in own.sch_rules
+            ],
+            postprocs=list(own.postprocs),
+            mutator_probs=dict(own.mutator_probs.items()),
+        )
+    return "post-order-apply"
 
 
 def kernel(
@@ -294,7 +352,7 @@ def _packed(function: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     packed = list(inputs)
     names = [parameter.name for parameter in function.params]
     for block in _preprocessing(function.body):
-        position = names.index(block.reads[0].buffer.name)
+        position = names.index(block.reads[0].source.name)
         packed[position] = _pack(block, inputs[position])
     return packed
 
@@ -318,7 +376,7 @@ def _pack(block: Any, array: np.ndarray) -> np.ndarray:
     axes = np.ogrid[tuple(slice(extent) for extent in array.shape)]
     values = {axis.var: grid for axis, grid in zip(block.iter_vars, axes, strict=True)}
     places = tuple(_evaluated(index, values) for index in block.body.indices)
-    shape = [int(extent) for extent in block.writes[0].buffer.shape]
+    shape = [int(extent) for extent in block.writes[0].source.shape]
     packed = np.zeros(shape, array.dtype)
     packed[places] = array
     return packed

@@ -10,7 +10,8 @@
 in DIR what could not be translated, with the reasons. `check` compares the functions, as they
 stand, with our reference, on two sets of inputs. `tune` leaves a database for each number of
 threads, on which candidates are timed and for which the target has cores; it goes on with what is
-missing. `bench.tvm_peer` says how TVM's environment is made and how MetaSchedule runs.
+missing. `bench.tvm_peer` says how TVM's environment is made and how MetaSchedule runs; where one of
+its rules ends with an error on a block, that rule leaves the block alone.
 
 `compare` times TVM's best in turns with ours, scheduled by the rules, through the pipe that
 `bench.tvm_peer` uses, and as a measurer does it: the results of both keep the bound that candidates
