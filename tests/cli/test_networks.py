@@ -100,6 +100,16 @@ def test_a_run_alone_and_cold_is_text(program: Path, tmp_path: Path) -> None:
     assert "torch" not in done.stdout.partition("best ms   median")[2]
 
 
+def test_who_schedules_is_an_option(program: Path) -> None:
+    done = called("run", program, "--rounds", 1, "--scheduler", "none", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["code_bytes"] > 0
+    for command in ("run", "tasks"):
+        done = called(command, program, "--scheduler", "best")
+        assert done.exit_code == 1
+        assert "no scheduler 'best'; legal: default, rules, tlm, none, or a" in done.stderr
+
+
 def test_a_missing_package_is_named(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     done = called("run", program, "--compare", "onnxruntime")

@@ -161,8 +161,8 @@ def test_what_is_no_scheduler_is_refused(cache):
         build_kernels((), HOST, "best")
 
 
-def test_the_default_is_a_setting(cache):
-    """What it means is one constant."""
+def test_the_default_is_a_setting(cache, monkeypatch):
+    """Without one, it is one constant."""
     _, parts = perceptron(layers=1)
     (func,) = funcs_of(parts)
     (ruled,) = build_kernels([func], HOST, "rules")
@@ -172,3 +172,7 @@ def test_the_default_is_a_setting(cache):
             (kernel,) = build_kernels([func], HOST)
         assert kernel.module.func == wanted
     assert config.DEFAULT_SCHEDULER in config.SCHEDULERS
+    monkeypatch.delenv("TENSORC_SCHEDULER")
+    monkeypatch.setattr(config, "DEFAULT_SCHEDULER", "none")
+    (kernel,) = build_kernels([func], HOST)
+    assert kernel.module.func == func
