@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
@@ -183,7 +184,8 @@ def wanted(text: str, settings: Settings, target: Target) -> Wanted:
     if own:
         _no_sizes(text, settings)
         return Wanted(tuple(Part(task.name, task.func) for task in own))
-    if not Path(text.partition(":")[0]).exists() and text != "-":
+    # Not `Path.exists`, which raises for a name that is too long.
+    if not os.path.exists(text.partition(":")[0]) and text != "-":
         legal = "a task or a network of tensorc.tasks, a network, FILE.onnx, FILE.pt2, FILE.py:FUNC"
         raise ArgumentError("subject", f"there is no {text!r:.80}; legal: {legal}")
     found = load_function(text)
@@ -292,12 +294,13 @@ def _measured(made: Subject, threads: int, target: Target, records: Path) -> Lat
     """A network by the rules and a tuned one, called in turns."""
     from tensorc.cli.runners import in_turns
     from tensorc.graph.compile import compile_network
+    from tensorc.graph.kernels import RULES
 
     calls: dict[str, Callable[[], Any]] = {}
     with config.scope(num_threads=threads):
         for name, database in (("rules", None), ("tuned", records)):
             with config.scope(database=database):
-                network = compile_network(made.network, target)
+                network = compile_network(made.network, target, RULES)
             calls[name] = partial(network, *made.arguments, **made.keywords)
             calls[name]()
         times = in_turns(calls, ROUNDS)
