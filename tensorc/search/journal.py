@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Self, TypeAlias
 
-from tensorc.errors import ArgumentError
 from tensorc.runtime.measure.candidate import Candidate
 from tensorc.runtime.measure.line import decoded, encoded
 from tensorc.runtime.measure.record import Record
@@ -30,12 +28,10 @@ class Journal:
         self._any: dict[Key, Record] = {}
         self._finalists: dict[Key, dict[Key, Record]] = {}
         self._file: RecordFile | None = None
-        if path is not None and not isinstance(path, str | os.PathLike):
-            raise ArgumentError("records", f"got {path!r:.80}; needed the path of a file")
         if path is not None:
             # Opened first: a path that cannot be written is told before anything is measured.
             self._file = RecordFile(path)
-            known = read_records(Path(path))
+            known = read_records(path)
             self.skipped = known.skipped
             for record in known:
                 self._note(record)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tensorc.errors import ArgumentError
 from tensorc.ir.hash import structural_hash
 from tensorc.ir.print import print_func
 from tensorc.runtime.measure.failures import RecordsError
@@ -54,7 +55,7 @@ _records = st.builds(
     outcome=st.sampled_from(Outcome),
     reason=_texts,
     times=st.lists(
-        st.integers(0, 9999).map(lambda n: n * 1e-7).map(lambda t: float(f"{t:.4g}"))
+        st.integers(1, 9999).map(lambda n: n * 1e-7).map(lambda t: float(f"{t:.4g}"))
     ).map(tuple),
     decisions=st.lists(st.tuples(_texts, _texts, _texts | st.integers())).map(tuple),
     sizes=st.dictionaries(_texts, st.integers(0, 10**9), max_size=3).map(
@@ -63,7 +64,7 @@ _records = st.builds(
     tuner=_texts,
     seed=st.none() | st.integers(),
     place=st.integers(0, 9),
-)
+).filter(lambda record: not record.ok or bool(record.times))
 
 
 @given(st.lists(_records, max_size=4))
@@ -89,6 +90,26 @@ def test_a_damaged_line_is_a_value_error_or_a_record(place: int, new: bytes, cut
     except ValueError:
         return
     assert found is None or isinstance(found, Record)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("times", []),
+        ("times", [0.0]),
+        ("times", [10**400]),
+        ("compile_seconds", 10**400),
+        ("timestamp", 10**400),
+    ],
+)
+def test_times_that_nothing_can_take_are_no_record(field: str, value: object) -> None:
+    *definitions, line = encoded(RECORD, {}).splitlines()
+    known: Definitions = {}
+    for definition in definitions:
+        decoded(definition, known)
+    data = json.loads(line) | {field: value}
+    with pytest.raises(ValueError, match=r"ok, but the times are|no time in seconds"):
+        decoded(json.dumps(data).encode(), known)
 
 
 def _written(path: Path, *records: Record) -> Path:
@@ -177,6 +198,13 @@ def test_files_that_cannot_be(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path, pipe):
         with pytest.raises(RecordsError, match="cannot be read"):
             read_records(path)
+    with pytest.raises(RecordsError, match="no null character"):
+        read_records("a\0.jsonl")
+    for none in (None, 3, b"a.jsonl"):
+        with pytest.raises(ArgumentError, match="needed the path of a file"):
+            read_records(none)  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError, match="needed the path of a file"):
+            RecordFile(none)  # type: ignore[arg-type]
 
 
 FULL = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 import tensorc as tc
 from tensorc import config
-from tensorc.errors import ArgumentError
+from tensorc.errors import ArgumentError, TargetError
 from tensorc.graph.kernels import build_kernels
 from tensorc.ir.hash import structural_hash
 from tensorc.ir.nodes import Func
@@ -196,6 +197,33 @@ def test_a_database_that_cannot_be_read(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_bytes(b"{nonsense\n\xff\xfe\n")
     assert Database(damaged).skipped == 2
+    for path in (tmp_path / ("x" * 300), "a\0.jsonl"):
+        with pytest.raises(RecordsError):
+            Database(path)
+    with pytest.raises(ArgumentError, match="path of a file"):
+        Database(3)  # type: ignore[arg-type]
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in ("/", tmp_path / ("x" * 300), tmp_path, pipe, link):
+        with pytest.raises(RecordsError):
+            Database(damaged).save(path)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+
+
+def test_questions_that_are_none() -> None:
+    known, func = Database(), product()
+    assert known.best(func, "cpu", 10**400) is None
+    for threads in (0, -1, "2", True):
+        with pytest.raises(ArgumentError, match="needed an integer of 1 or more"):
+            known.schedule(func, TARGET, threads)  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError, match="needed an integer of 1 or more"):
+            known.scheduler(TARGET, threads)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="expected a Func"):
+        known.best("product", TARGET)  # type: ignore[arg-type]
+    with pytest.raises(TargetError):
+        known.best(func, "cray")
 
 
 def test_a_database_without_a_record_is_warned_of_once(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def _record(data: Json, known: Definitions) -> Record:
         versions, host = known["context", data["context"]]
         seed = data.get("seed")
         steps = data.get("steps")
-        return Record(
+        record = Record(
             task=data["task"],
             func=func,
             target=target,
@@ -157,6 +157,9 @@ def _record(data: Json, known: Definitions) -> Record:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no record: {error!r}") from None
+    if record.ok and not (record.times and min(record.times) > 0.0):
+        raise ValueError(f"ok, but the times are {record.times!r:.80}")
+    return record
 
 
 def _decisions(listed: Json) -> Iterator[Decision]:
@@ -189,4 +192,7 @@ def _whole(value: Json, least: int | None) -> int:
 def _seconds(value: Json) -> float:
     if type(value) not in (int, float) or not 0.0 <= value < math.inf:
         raise ValueError(f"no time in seconds: {value!r:.80}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"no time in seconds: {value!r:.80}") from None

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tensorc.errors import ArgumentError
 from tensorc.runtime.measure.failures import RecordsError
 from tensorc.runtime.measure.line import Definitions, OtherFormatError, decoded, encoded
 from tensorc.runtime.measure.record import Outcome, Record
@@ -56,6 +57,21 @@ class Records:
         return self.bad + self.other_version + self.other_target
 
 
+def path_of(path: object) -> Path:
+    """The path of a file or folder of records.
+
+    Raises:
+        ArgumentError: it is no path.
+        RecordsError: no file can have it.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError("records", f"got {path!r:.80}; needed the path of a file")
+    text = os.fsdecode(path)
+    if "\0" in text:
+        raise RecordsError(repr(text), "a path has no null character")
+    return Path(text)
+
+
 def read_records(path: str | os.PathLike[str], target: Target | None = None) -> Records:
     """The records of a file, which may be compressed (`.xz`) and may have any fault.
 
@@ -64,12 +80,13 @@ def read_records(path: str | os.PathLike[str], target: Target | None = None) -> 
         target: skip, and count, records of other targets.
 
     Raises:
+        ArgumentError: `path` is none.
         RecordsError: the file cannot be read at all.
     """
     found: list[Record] = []
     skipped: Counter[str] = Counter()
     known: Definitions = {}
-    for line in _lines(Path(path)):
+    for line in _lines(path_of(path)):
         try:
             record = decoded(line, known)
         except OtherFormatError:
@@ -123,11 +140,12 @@ class RecordFile:
     A context manager. A missing file, but not its folder, is made.
 
     Raises:
+        ArgumentError: `path` is none.
         RecordsError: the file cannot be opened or is no regular file that can be appended to.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = path_of(path)
         if sys.platform == "win32":
             raise self._error("records are appended under POSIX locks, which Windows lacks")
         if self.path.suffix == ".xz":
