@@ -72,7 +72,7 @@ def completed(
 def _author(tuner: str | Tuner) -> Author:
     if callable(tuner):
         return lambda func, space, kept: tuner
-    if tuner not in AUTHORS:
+    if not isinstance(tuner, str) or tuner not in AUTHORS:
         legal = f"{', '.join(AUTHORS)}, or a function from a Choice to one of its options"
         raise ArgumentError("tuner", f"there is no tuner {tuner!r:.80}; legal: {legal}")
     return AUTHORS[tuner]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Sized
 
 from tensorc.errors import ArgumentError
 from tensorc.schedule.step import Step
@@ -37,18 +37,21 @@ class Run:
         self._advance(None)
 
     def send(self, value: Value) -> None:
-        """Take an option of the open choice. Raises ArgumentError for what is none."""
+        """Take an option of the open choice, or a number or text equal to one, such as NumPy's.
+        Raises ArgumentError for what is none.
+        """
         choice = self.choice
         if choice is None:
             raise ArgumentError("value", f"got {value!r:.80}; the run is over, no choice is open")
-        if value not in choice.options:
+        taken = _option(choice, value)
+        if taken is None:
             legal = ", ".join(map(str, choice.options))
             what = f"{choice.kind} {choice.subject}"
             raise ArgumentError(
                 "decide", f"{value!r:.80} is no option of {what}; legal here: {legal}"
             )
-        self.decisions.append((choice, value))
-        self._advance(value)
+        self.decisions.append((choice, taken))
+        self._advance(taken)
 
     def _advance(self, value: Value | None) -> None:
         self.choice, self._steps = _advanced(self._template, value)
@@ -63,6 +66,15 @@ class Run:
             what = f"{self.choice.kind} {self.choice.subject}"
             raise ArgumentError("run", f"it is not at its end: {what} is open")
         return Sentence(tuple(self.decisions), self._steps)
+
+
+def _option(choice: Choice, value: object) -> Value | None:
+    """The option that a value is, None if it is none."""
+    try:
+        return choice.options[choice.options.index(value)]
+    except ValueError:
+        # None is equal, or a comparison has no truth, as that of an array.
+        return None
 
 
 def drive(template: Template, decide: Callable[[Choice], Value]) -> Sentence:
@@ -92,6 +104,8 @@ def drive_together(
     runs = [Run(template) for template in templates]
     while running := [run for run in runs if run.choice is not None]:
         values = decide(running)
+        if not isinstance(values, Sized):
+            raise ArgumentError("decide", f"it gave {values!r:.80}; needed a value for each run")
         if len(values) != len(running):
             reason = f"it gave {len(values)} values for {len(running)} open choices"
             raise ArgumentError("decide", reason)

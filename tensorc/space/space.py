@@ -88,14 +88,14 @@ class Space:
         """The sentence of the rule-based scheduler."""
         return self.drive(defaults)
 
-    def sentence(self, values: Iterable[Value]) -> Sentence:
-        """The sentence of these decisions, in order.
+    def sentence(self, values: Sentence | Iterable[Value]) -> Sentence:
+        """The sentence of these decisions, or of those of another one, in order.
 
         Raises:
             ArgumentError: a value is not offered, or there are too few or too many.
         """
         run = Run(self.start())
-        for value in values:
+        for value in _values(values):
             run.send(value)
         return run.sentence
 
@@ -126,9 +126,8 @@ class Space:
         Raises:
             ArgumentError: it is no sentence of this space.
         """
-        values = sentence.values if isinstance(sentence, Sentence) else tuple(sentence)
-        _ = self._counts.run(values).sentence
-        return self._counts.rank(values)
+        made = self._counts.run(_values(sentence)).sentence
+        return self._counts.rank(made.values)
 
     def unrank(self, number: int) -> Sentence:
         """The sentence of a number. Raises ArgumentError if that is not below `count`."""
@@ -162,8 +161,10 @@ class Space:
         Fewer of one seed are the first ones of more.
 
         Raises:
-            ArgumentError: `n` is not a number of sentences.
+            ArgumentError: `n` is not a number of sentences, or `seed` neither integer nor text.
         """
+        if not isinstance(seed, int | str):
+            raise ArgumentError("seed", f"got {seed!r:.80}; needed an integer or a text")
         if type(n) is not int or n < 0:
             raise ArgumentError("n", f"got {n!r:.80}; needed a number of sentences")
         source = random.Random(seed)
@@ -174,7 +175,13 @@ class Space:
     def together(
         self, count: int, decide: Callable[[Sequence[Run]], Sequence[Value]]
     ) -> list[Sentence]:
-        """So many sentences at once: `decide` is given all open choices and decides each."""
+        """So many sentences at once: `decide` is given all open choices and decides each.
+
+        Raises:
+            ArgumentError: `count` is not a number of sentences, or as `drive_together`.
+        """
+        if type(count) is not int or count < 0:
+            raise ArgumentError("count", f"got {count!r:.80}; needed a number of sentences")
         return drive_together([self.start() for _ in range(count)], decide)
 
     # Neighbours -------------------------------------------------------------------------------
@@ -182,8 +189,20 @@ class Space:
     def neighbours(self, sentence: Sentence) -> Iterator[Sentence]:
         """The sentences beside one, each once, in a fixed order: one value is another, or one prime
         factor has moved from a part of an axis to another part of it. Later choices are replayed.
+        Raises ArgumentError for what is no sentence.
         """
+        if not isinstance(sentence, Sentence):
+            raise ArgumentError("sentence", f"expected a Sentence, got {sentence!r:.80}")
         return near.neighbours(self.start, sentence)
+
+
+def _values(sentence: object) -> tuple[Value, ...]:
+    """The values of a sentence, or those that are given."""
+    if isinstance(sentence, Sentence):
+        return sentence.values
+    if not isinstance(sentence, Iterable):
+        raise ArgumentError("sentence", f"expected a Sentence or values, got {sentence!r:.80}")
+    return tuple(sentence)
 
 
 def decisions_of(record: Record) -> dict[Name, Value]:
@@ -192,7 +211,10 @@ def decisions_of(record: Record) -> dict[Name, Value]:
         return {choice.name: value for choice, value in record.decisions}
     triples: object = record
     if isinstance(record, Mapping):
-        triples = [(*name, value) for name, value in record.items()]
+        triples = [
+            (*name, value) if isinstance(name, tuple) else (name, value)
+            for name, value in record.items()
+        ]
     if not isinstance(triples, Iterable):
         reason = f"needed (kind, subject, value) triples, got {triples!r:.80}"
         raise ArgumentError("decisions", reason)

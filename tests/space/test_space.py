@@ -13,6 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -372,11 +373,20 @@ def test_a_space_is_made_of_functions_schedules_and_facts() -> None:
         (lambda s: s.rank((5, 1, 2, "rows")), "5 is no option of tile a0; legal here: 1, 2, 3, 4"),
         (lambda s: s.rank((4, 1)), "it is not at its end: tile a2 is open"),
         (lambda s: s.rank((4, 1, 2, "rows", 1)), "the run is over, no choice is open"),
-        (lambda s: s.sample(0, -1), "needed a number of sentences"),
+        (lambda s: s.sample(0, -1), "`n`: got -1; needed a number of sentences"),
         (lambda s: s.replay([("tile", "a0")]), r"subject, value\), got \('tile', 'a0'\)"),
         (lambda s: s.replay(7), "needed .* triples, got 7"),
-        (lambda s: s.replay({"tile": 4}), r"subject, value\), got \('t', 'i', 'l', 'e', 4\)"),
+        (lambda s: s.replay({"tile": 4}), r"subject, value\), got \('tile', 4\)"),
         (lambda s: s.keeping([("tile", "a0", 1.5)]), r"got \('tile', 'a0', 1.5\)"),
+        (lambda s: s.replay({7: 4}), r"subject, value\), got \(7, 4\)"),
+        (lambda s: s.rank(7), "expected a Sentence or values, got 7"),
+        (lambda s: s.rank([np.zeros(2)]), "is no option of tile a0"),
+        (lambda s: s.sentence(None), "expected a Sentence or values, got None"),
+        (lambda s: next(s.neighbours((4, 1))), r"expected a Sentence, got \(4, 1\)"),
+        (lambda s: s.sample(None), "got None; needed an integer or a text"),
+        (lambda s: s.sample([1]), r"got \[1\]; needed an integer or a text"),
+        (lambda s: s.together(-1, lambda runs: []), "got -1; needed a number of sentences"),
+        (lambda s: s.together(2, lambda runs: None), "needed a value for each run"),
         (lambda s: Space(s), "expected a Func, a Schedule or Facts"),
         (lambda s: Run(s.start()).sentence, "it is not at its end: tile a0 is open"),
     ],
@@ -384,6 +394,18 @@ def test_a_space_is_made_of_functions_schedules_and_facts() -> None:
 def test_mistakes_are_told(call: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         call(toy_space())
+
+
+def test_what_equals_an_option_is_taken_as_the_option() -> None:
+    space = Space(TASKS["matmul_one_row"](), "cpu:x86-64-v3")
+    plain = space.default()
+    for change in (np.int64, float):
+        values: list[Any] = [change(v) if isinstance(v, int) else np.str_(v) for v in plain.values]
+        found = space.sentence(values)
+        assert found == plain
+        assert [type(v) for v in found.values] == [type(v) for v in plain.values]
+        assert space.rank(values) == space.rank(plain)
+    assert space.sentence(plain) == plain
 
 
 def test_cpu_templates_are_for_cpus() -> None:
