@@ -77,11 +77,13 @@ def decided(
     from tensorc.tlm.schedule import opened
 
     writer = opened()
-    from tensorc.tlm.sentence import prompt
+    from tensorc.tlm.sentence import machine_of, prompt
     from tensorc.tlm.why import why
 
     func = start.source
-    space, read = Space(func, start.target), prompt(func, start.target, config.num_threads)
+    threads = config.num_threads
+    space = Space(func, machine_of(start.target, threads))
+    read = prompt(func, start.target, threads)
     sentence = writer.best(space, read).sentence
     spans = tuple(Span("<model>", n) for n in range(1, len(sentence.steps) + 1))
     return Why(why(writer, space, read, sentence)), start, Trace(sentence.steps, spans)

@@ -21,7 +21,7 @@ from tensorc.space.space import Space
 from tensorc.target import Target
 from tensorc.tlm import shipped
 from tensorc.tlm.failures import LengthError, VocabularyError, WeightsError, missing
-from tensorc.tlm.sentence import prompt
+from tensorc.tlm.sentence import machine_of, prompt
 from tensorc.tlm.vocabulary import vocabulary
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def written(
 
     if target.kind != "cpu":
         raise VocabularyError(f"the language describes CPUs, not {target.describe()}")
-    space = Space(func, target)
-    read = prompt(func, target, config.num_threads if threads is None else threads)
+    threads = config.num_threads if threads is None else threads
+    space, read = Space(func, machine_of(target, threads)), prompt(func, target, threads)
     found = writer.best(space, read, COUNT if count is None else count)
     schedule = Schedule(func, target)
     schedule.replay(found.sentence.steps)

@@ -9,7 +9,7 @@ answers: the kind of the open choice, and what of the program it is about.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc.errors import ArgumentError
 from tensorc.ir.nodes import Func
@@ -53,6 +53,12 @@ def prompt(func: Func, target: Target, threads: int | None = None) -> Prompt:
     return Prompt((*machine(target, threads), *tokens), places)
 
 
+def machine_of(target: Target, threads: int) -> Target:
+    """A machine as the model knows it, with no more cores than a task has threads: all that it has
+    learned was measured so."""
+    return replace(target, cores=min(target.cores, threads))
+
+
 def machine(target: Target, threads: int | None = None) -> tuple[Token, ...]:
     """The tokens of a machine. Raises ArgumentError for one that is no CPU."""
     if target.kind != "cpu":
@@ -62,7 +68,7 @@ def machine(target: Target, threads: int | None = None) -> tuple[Token, ...]:
     counts = {
         "lanes": target.lanes(32),
         "registers": target.vector_registers,
-        "cores": target.cores,
+        "cores": target.cores if threads is None else min(target.cores, threads),
         "threads": target.cores if threads is None else threads,
         "l1": target.l1,
         "l2": target.l2,

@@ -30,6 +30,7 @@ from tensorc.tlm.sentence import (
     BEST,
     answer,
     machine,
+    machine_of,
     option,
     prompt,
     quality,
@@ -202,6 +203,13 @@ def test_machines_differ() -> None:
     assert len(told) == 5
     for tokens in told:
         vocabulary().rows(tokens)
+
+
+def test_a_machine_has_no_more_cores_than_threads() -> None:
+    one, two = (Target.parse(f"cpu:x86-64-v3;cores={cores}") for cores in (1, 2))
+    assert prompt(product(8, 8, 8), two, 1) == prompt(product(8, 8, 8), one, 1)
+    assert machine_of(two, 1) == one
+    assert machine_of(one, 2) == one
 
 
 def test_qualities() -> None:
