@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import inspect
 import linecache
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -35,7 +36,8 @@ def load_function(source: str) -> Func | Schedule:
     if source in STANDARD_INPUT:
         return parse(_text("source", source), "<stdin>")
     path, name = source, ""
-    if not Path(source).exists() and ":" in source:
+    # Not `Path.exists`, which raises for a name that is too long.
+    if not os.path.exists(source) and ":" in source:
         path, _, name = source.rpartition(":")
     text = _text("source", path)
     if Path(path).suffix != ".py":
@@ -167,7 +169,7 @@ def load_trace(path: str, schedule: Schedule | None = None) -> Trace:
 def _text(what: str, path: str) -> str:
     file = Path(path)
     piped = path in STANDARD_INPUT
-    if not piped and (not file.exists() or file.is_dir()):
+    if not piped and (not os.path.exists(path) or os.path.isdir(path)):
         raise ArgumentError(what, f"there is no file {path!r}")
     try:
         return sys.stdin.read() if piped else file.read_text(encoding="utf-8")

@@ -189,6 +189,9 @@ def maker(tuner: str | MakeTuner) -> MakeTuner:
             raise ArgumentError("tuner", f"got {tuner!r:.80}; needed a name or what makes a tuner")
         return tuner
     if tuner not in TUNERS:
-        legal = f"{', '.join(TUNERS)}, or what makes a tuner of a space, a seed and threads"
+        legal = (
+            f"{', '.join(TUNERS)}, tlm on the command line, or what makes a tuner of a space, a "
+            f"seed and threads, such as tensorc.tlm.tuner.tuner_of"
+        )
         raise ArgumentError("tuner", f"there is no tuner {tuner!r:.80}; legal: {legal}")
     return TUNERS[tuner]

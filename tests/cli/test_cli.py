@@ -158,6 +158,7 @@ def test_hot_loop_takes_the_innermost() -> None:
     ("arguments", "message"),
     [
         (("show", "missing.py:f"), "there is no file 'missing.py'"),
+        (("show", "x" * 300 + ".py:f"), "there is no file 'xxxx"),
         (("show", "{source}:missing"), "has no 'missing'"),
         (("show", "{source}:"), "name one"),
         (("show", "{source}:nothing"), "not a Func or Schedule"),

@@ -228,6 +228,7 @@ def test_the_best_time_is_plotted(
     ("arguments", "message"),
     [
         (("nosuch",), "there is no 'nosuch'; legal: a task"),
+        (("x" * 300,), "there is no 'xxxx"),
         (("{source}:product", "--tuner", "lucky"), "legal: default, random, evolutionary, roller"),
         (("{source}:product", "--records", "none/a.jsonl"), "cannot be opened"),
         (("{source}:product", "--plot", "a.pdf"), "neither a .png nor an .html"),
