@@ -72,10 +72,11 @@ def completed(
 def _author(tuner: str | Tuner) -> Author:
     if callable(tuner):
         return lambda func, space, kept: tuner
-    if not isinstance(tuner, str) or tuner not in AUTHORS:
+    author = AUTHORS.get(str(tuner))
+    if author is None:
         legal = f"{', '.join(AUTHORS)}, or a function from a Choice to one of its options"
         raise ArgumentError("tuner", f"there is no tuner {tuner!r:.80}; legal: {legal}")
-    return AUTHORS[tuner]
+    return author
 
 
 def _decided(space: Space, kept: Mapping[Name, Value], decide: Tuner) -> Sentence:
