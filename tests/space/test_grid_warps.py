@@ -94,7 +94,7 @@ def forced_kernel(func: Func, target: str) -> Value:
 
 
 def test_the_space_is_counted() -> None:
-    space = Space(product(64, 64, 64, scaled=True), "cuda:A100", template=cuda)
+    space = Space(product(32, 32, 32, scaled=True), "cuda:A100", template=cuda)
     assert space.count > 10_000
     sentence = space.unrank(2 * space.count // 3)
     assert space.rank(sentence) == 2 * space.count // 3

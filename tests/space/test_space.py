@@ -151,7 +151,7 @@ def test_a_wrong_key_is_found() -> None:
 
 
 @given(small_spaces(), st.integers(0, 10**9), st.booleans())
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_a_sentence_has_one_number(space: Space, seed: int, uniform: bool) -> None:
     (sentence,) = space.sample(seed, uniform=uniform)
     number = space.rank(sentence)
