@@ -43,6 +43,8 @@ def check(file: Path) -> None:
         raise ArgumentError("plot", f"{file} is neither a .png nor an .html file")
     if not file.parent.is_dir():
         raise ArgumentError("plot", f"there is no folder {file.parent}")
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise ArgumentError("plot", f"{file} cannot be written")
     if file.suffix == ".png":
         try:
             import matplotlib.figure  # noqa: F401

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorc.errors import ArgumentError
-from tensorc.search.plot import HEIGHT, WIDTH, html, plot
+from tensorc.search.plot import HEIGHT, WIDTH, check, html, plot
 
 _curves = st.dictionaries(
     st.text(max_size=20),
@@ -57,6 +57,9 @@ def test_pictures_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(ArgumentError, match="cannot be written"):
         plot(curves, tmp_path / "folder.html")
+    # A search asks before it begins.
+    with pytest.raises(ArgumentError, match=r"folder\.html cannot be written"):
+        check(tmp_path / "folder.html")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ArgumentError, match=r"pip install 'tensorc\[search\]'"):
         plot(curves, tmp_path / "b.png")
