@@ -62,6 +62,8 @@ def joined(device: str) -> Iterator[Processes]:
     distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
     try:
         yield Processes(distributed.get_rank(), distributed.get_world_size())
+        # Who leaves while another one still reads from it ends that one, too.
+        distributed.barrier()
     finally:
         distributed.destroy_process_group()
 

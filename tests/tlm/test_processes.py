@@ -86,6 +86,7 @@ def test_torchrun_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[Any] = []
     monkeypatch.setattr(distributed, "is_torchelastic_launched", lambda: True)
     monkeypatch.setattr(distributed, "init_process_group", began.append)
+    monkeypatch.setattr(distributed, "barrier", lambda: began.append("all here"))
     monkeypatch.setattr(distributed, "destroy_process_group", lambda: began.append("over"))
     monkeypatch.setattr(distributed, "get_rank", lambda: 2)
     monkeypatch.setattr(distributed, "get_world_size", lambda: 3)
@@ -96,7 +97,7 @@ def test_torchrun_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
             assert not found.first
             assert device_of(device, found) == own
             assert list(found.part(range(8))) == [2, 5]
-        assert began == [backend, "over"]
+        assert began == [backend, "all here", "over"]
         began.clear()
 
 
