@@ -147,7 +147,10 @@ def demo(network: NetworkName = "resnet50", threads: Threads = 0, rounds: Rounds
         wanted = Wanted(threads or config.num_threads, rounds, trials, seconds)
         say(f"building {network}")
         found = demonstrate(subject_of(network, size, layers), wanted, say)
-    emit(found.as_dict()) if as_json else typer.echo(str(found))
+    if as_json:
+        emit(found.as_dict())
+    else:
+        typer.echo(str(found))
     if found.wrong:
         raise typer.Exit(1)
 

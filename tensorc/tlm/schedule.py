@@ -103,16 +103,6 @@ def written(
     return schedule
 
 
-def named(func: Func, target: Target) -> Schedule:
-    """The schedule of the scheduler that is called "tlm".
-
-    Raises:
-        WeightsError: as `scheduler`.
-        TensorcError: one of `REFUSALS`.
-    """
-    return written(opened(), func, target)
-
-
 def digest() -> str:
     """SHA-256 of the weights that "tlm" uses: schedules that are kept are of these. They are whole
     and of this vocabulary; nothing is loaded that runs them.

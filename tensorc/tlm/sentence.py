@@ -65,11 +65,12 @@ def machine(target: Target, threads: int | None = None) -> tuple[Token, ...]:
         reason = f"{target.describe()}: the language describes CPUs"
         raise ArgumentError("target", reason)
     known = target.architecture in ARCHITECTURES
+    threads = target.cores if threads is None else threads
     counts = {
         "lanes": target.lanes(32),
         "registers": target.vector_registers,
-        "cores": target.cores if threads is None else min(target.cores, threads),
-        "threads": target.cores if threads is None else threads,
+        "cores": machine_of(target, threads).cores,
+        "threads": threads,
         "l1": target.l1,
         "l2": target.l2,
         "l3": target.l3,

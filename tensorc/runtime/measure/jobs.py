@@ -74,6 +74,11 @@ class Compare:
     limits: Limits
     rounds: int
 
+    @property
+    def seconds(self) -> float:
+        """What the runs of one of them may take."""
+        return self.limits.run_seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:

@@ -97,12 +97,10 @@ class _Server:
         prepared = self._prepared(job.subject, job.limits)
         if isinstance(prepared, Failed):
             return prepared
-        answer: Answer
-        if isinstance(job, Run):
-            answer = self._forked(partial(run, job, prepared), job.seconds, job.limits)
-        else:
-            work = partial(compare, job, prepared)
-            answer = self._forked(work, job.limits.run_seconds, job.limits)
+        work = (
+            partial(run, job, prepared) if isinstance(job, Run) else partial(compare, job, prepared)
+        )
+        answer: Answer = self._forked(work, job.seconds, job.limits)
         return answer
 
     def _build(self, job: Build) -> Answer:
